@@ -2,8 +2,9 @@
 //!
 //! As fio reads it: a section begins with `[NAME]`; `KEY=VALUE` or `KEY` alone follow;
 //! what is behind a `;` or `#` is a remark; `${NAME}` is a variable of the environment.
-//! `[global]` is for all sections after it, of the files after it, too. Guarantees: opens
-//! nothing, never panics, and takes at most [`MOST_KEYS`] keys. Fails with the line.
+//! `[global]` is for all sections after it, of the files after it, too; `include FILE`
+//! stands for the keys in that file. Guarantees: opens nothing by itself, never panics, and
+//! takes at most [`MOST_KEYS`] keys. Fails with the line.
 
 use std::rc::Rc;
 
@@ -11,6 +12,8 @@ use crate::error::{At, JobError};
 
 /// Keys in a file, at most.
 pub const MOST_KEYS: usize = 1 << 16;
+/// How deep files include others.
+const MOST_DEEP: usize = 8;
 /// Bytes of a name, and of a value with its variables, at most.
 const MOST_VALUE: usize = 1 << 12;
 
@@ -43,47 +46,91 @@ impl Section {
     }
 }
 
-/// Reads a file's text; `variable` gives those of the environment.
-pub fn parse(
-    file: &str,
-    text: &str,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<Section>, JobError> {
-    let file: Rc<str> = file.into();
-    let (mut sections, mut keys): (Vec<Section>, usize) = (Vec::new(), 0);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    for (n, line) in text.lines().enumerate() {
-        let at = At { file: file.clone(), line: n as u32 + 1 };
-        if line.chars().any(|c| c.is_control() && c != '\t') {
-            let what = "a control character is in it: take it out".to_string();
-            return Err(JobError::Line { at, what });
+/// The path and the text of a file that another includes, or why there is none.
+pub type Included = Result<(String, String), String>;
+
+/// What a file's text takes from outside of it.
+pub struct Outside<'a> {
+    /// A variable of the environment.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The file of this name that another includes: its path and its text.
+    pub include: &'a dyn Fn(&str, &str) -> Included,
+}
+
+/// No variable, and no other file.
+#[cfg(test)]
+pub(crate) const NOTHING: Outside<'static> =
+    Outside { variable: &|_| None, include: &|_, _| Err("there is none".into()) };
+
+/// Reads a file's text.
+pub fn parse(file: &str, text: &str, outside: &Outside) -> Result<Vec<Section>, JobError> {
+    let mut read = Read { outside, sections: Vec::new(), keys: 0 };
+    read.file(file, text, 0)?;
+    Ok(read.sections)
+}
+
+/// What was read so far.
+struct Read<'a> {
+    outside: &'a Outside<'a>,
+    sections: Vec<Section>,
+    keys: usize,
+}
+
+impl Read<'_> {
+    /// Reads a file which so many include.
+    fn file(&mut self, file: &str, text: &str, depth: usize) -> Result<(), JobError> {
+        let file: Rc<str> = file.into();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (n, line) in text.lines().enumerate() {
+            let at = At { file: file.clone(), line: n as u32 + 1 };
+            if line.chars().any(|c| c.is_control() && c != '\t') {
+                let what = "a control character is in it: take it out".to_string();
+                return Err(JobError::Line { at, what });
+            }
+            let line = line.split([';', '#']).next().unwrap_or("").trim();
+            if !line.is_empty() {
+                self.line(line, at, depth)?;
+            }
         }
-        let line = line.split([';', '#']).next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
-        }
-        keys += 1;
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str, at: At, depth: usize) -> Result<(), JobError> {
         let wrong = |what: &str| JobError::Line { at: at.clone(), what: what.into() };
-        if keys > MOST_KEYS {
+        self.keys += 1;
+        if self.keys > MOST_KEYS {
             return Err(wrong("there are too many lines: split the file"));
         }
         if let Some(rest) = line.strip_prefix('[') {
+            if depth > 0 {
+                return Err(wrong("no section begins in a file that is included: as in fio"));
+            }
             let name = rest.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
             let name = name.filter(|name| name.len() <= MOST_VALUE);
             let name = name.ok_or_else(|| wrong("a section is [NAME]: correct it"))?;
-            sections.push(Section { name: name.into(), keys: Vec::new(), at });
-            continue;
+            self.sections.push(Section { name: name.into(), keys: Vec::new(), at });
+            return Ok(());
         }
-        if line.split_whitespace().next() == Some("include") {
-            return Err(wrong("files are not included here: write what is in it, or name both"));
-        }
-        let Some(section) = sections.last_mut() else {
+        let Some(section) = self.sections.last_mut() else {
             return Err(wrong("it is in no section: write [global] or [NAME] before it"));
         };
-        let key = key(line, at.clone(), variable)?;
-        section.keys.push(key);
+        let Some(name) = included(line) else {
+            section.keys.push(key(line, at, self.outside.variable)?);
+            return Ok(());
+        };
+        if depth == MOST_DEEP {
+            return Err(wrong("files include each other: at most 8 deep"));
+        }
+        let found = (self.outside.include)(&at.file, name);
+        let (file, text) = found.map_err(|why| wrong(&format!("include {name}: {why}")))?;
+        self.file(&file, &text, depth + 1)
     }
-    Ok(sections)
+}
+
+/// The name of the file that a line includes.
+fn included(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("include")?;
+    name.starts_with([' ', '\t', '=']).then(|| name[1..].trim())
 }
 
 fn key(line: &str, at: At, variable: &dyn Fn(&str) -> Option<String>) -> Result<Key, JobError> {
@@ -134,7 +181,17 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Section>, JobError> {
-        parse("a.fio", text, &|name| (name == "SIZE").then(|| "64".into()))
+        let variable = |name: &str| (name == "SIZE").then(|| "64".into());
+        let include = |file: &str, name: &str| match name {
+            "b.inc" if file == "a.fio" => {
+                Ok(("x/b.inc".into(), "bs=8k\n\ninclude c.inc\nsize=1m".into()))
+            }
+            "c.inc" if file == "x/b.inc" => Ok(("x/c.inc".into(), "bs=16k # more\n".into())),
+            "round" => Ok(("round".into(), "include round".into())),
+            "sections" => Ok(("sections".into(), "rw=read\n[c]".into())),
+            _ => Err("there is none".into()),
+        };
+        parse("a.fio", text, &Outside { variable: &variable, include: &include })
     }
 
     #[test]
@@ -162,13 +219,31 @@ mod tests {
         assert_eq!(sections[2].at.to_string(), "a.fio:10");
     }
 
+    /// As fio 3.33 takes them: keys alone, where the line is that includes them.
+    #[test]
+    fn files_include_others() {
+        let sections = read("[a]\nrw=read\ninclude b.inc\nrw=write\n[b]\ninclude=b.inc\n").unwrap();
+        let keys = |n: usize| -> Vec<(&str, String)> {
+            let keys = sections[n].keys.iter();
+            keys.map(|key| (key.value.as_deref().unwrap(), key.at.to_string())).collect()
+        };
+        let inner = [("8k", "x/b.inc:1"), ("16k", "x/c.inc:1"), ("1m", "x/b.inc:4")];
+        let outer = [[("read", "a.fio:2")], [("write", "a.fio:4")]];
+        let all = outer[0].into_iter().chain(inner).chain(outer[1]);
+        assert_eq!(keys(0), all.map(|(value, at)| (value, at.into())).collect::<Vec<_>>());
+        assert_eq!(keys(1), inner.map(|(value, at)| (value, at.into())));
+    }
+
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
         for (text, told) in [
             ("rw=read", "a.fio:1: it is in no section"),
             ("[a\n", "a.fio:1: a section is [NAME]"),
             ("[\u{1b}[31ma]\n", "a.fio:1: a control character"),
-            ("[a]\ninclude b.fio", "a.fio:2: files are not included"),
+            ("include b.inc", "a.fio:1: it is in no section"),
+            ("[a]\ninclude no.inc", "a.fio:2: include no.inc: there is none"),
+            ("[a]\ninclude sections", "sections:2: no section begins"),
+            ("[a]\ninclude round", "round:1: files include each other"),
             ("[a]\nsize=${NO}", "a.fio:2: there is no variable NO"),
             ("[a]\nsize=${SIZE", "a.fio:2: a variable is ${NAME}"),
             ("[a]\nnumjobs=$ncpus", "a.fio:2: $ncpus"),

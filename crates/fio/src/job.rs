@@ -14,7 +14,7 @@ use crate::value::Amount;
 mod draft;
 
 use draft::Draft;
-pub(crate) use draft::valued;
+pub(crate) use draft::{PERCENTILES, valued};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,15 @@ pub enum Does {
     Both,
     /// Trims.
     Trims,
+}
+
+/// How addresses are skewed: by which law, and how much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Skew {
+    /// Zipf's, with this theta.
+    Zipf(f64),
+    /// Pareto's, with this share.
+    Pareto(f64),
 }
 
 /// Its requests.
@@ -42,8 +51,8 @@ pub struct Access {
     pub sizes: Varied,
     /// Whether a random block comes again only after all of them.
     pub has_map: bool,
-    /// The skew of Zipf's law, where addresses have it.
-    pub zipf: Option<f64>,
+    /// How addresses are skewed, where they are.
+    pub skew: Option<Skew>,
     /// After so many writes a flush; 0 is never.
     pub flush_every: u32,
 }

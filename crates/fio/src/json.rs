@@ -3,6 +3,7 @@
 //! Guarantees: each key means what fio's does; times are drive time. What is not known
 //! is as fio prints it where it does not know: zeros, with no samples. Nothing here fails.
 
+use measure::why::causes_json;
 use measure::{Histogram, Row};
 use port::BlockOp;
 use serde_json::{Map, Value, json};
@@ -244,4 +245,10 @@ fn levels(all: &Histogram, unit: u64, is_last: bool) -> Value {
         json.insert(">=2000".into(), share(2000 * unit, u64::MAX).into());
     }
     json.into()
+}
+
+/// Where the time of a job's requests went, where that was kept.
+pub fn explained(told: &Told) -> Option<Value> {
+    let causes = told.tally.causes.as_ref()?;
+    Some(json!({ "jobname": told.job.name, "explained": causes_json(causes) }))
 }

@@ -22,6 +22,7 @@ use drive::spec::{DriveSpec, Found, text_of};
 use load::driver::ClockKind;
 use load::watch::{Watch, columns};
 use measure::options::duration;
+use measure::why::WIDE;
 
 pub mod error;
 pub mod file;
@@ -39,7 +40,7 @@ pub mod value;
 pub use error::JobError;
 pub use job::Job;
 
-use crate::file::Key;
+use crate::file::{Key, Outside};
 use crate::remarks::Remarks;
 use crate::run::How;
 use crate::told::Told;
@@ -81,6 +82,9 @@ pub struct FioArgs {
     /// Print fio's JSON, as --output-format json does.
     #[arg(long, conflicts_with = "output_format")]
     pub json: bool,
+    /// Tell where the time of each job's requests went, too, as `ssdkit explain` does.
+    #[arg(long)]
+    pub explain: bool,
     /// Write results to a file, over what is in it.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -88,7 +92,7 @@ pub struct FioArgs {
     #[arg(long, value_name = "NAME")]
     pub section: Vec<String>,
     /// Read the files, print what they ask for, and run nothing.
-    #[arg(long, conflicts_with_all = ["json", "output_format", "output"])]
+    #[arg(long, conflicts_with_all = ["json", "output_format", "output", "explain"])]
     pub parse_only: bool,
     /// What to do to the drive before [default: seq for a new drive that is read, else none].
     #[arg(long, value_enum)]
@@ -125,6 +129,7 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
             clock: args.clock,
             depth: jobs.iter().map(slots).sum::<u64>().min(1 << 16) as usize,
         },
+        explains: args.explain,
         preconditions: args.precondition.map(|kind| kind == Precondition::Seq),
     };
     let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
@@ -160,7 +165,9 @@ fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
     for path in &args.files {
         let name = path.display().to_string();
         let text = text_of(&name).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
-        let sections = file::parse(&name, &text, &|name| std::env::var(name).ok())?;
+        let variable = |name: &str| std::env::var(name).ok();
+        let outside = Outside { variable: &variable, include: &include };
+        let sections = file::parse(&name, &text, &outside)?;
         missing.retain(|name| !sections.iter().any(|one| !one.is_global() && one.name == *name));
         let mut more = job::jobs(&sections, &mut globals, &args.section)?;
         if let Some(first) = more.first_mut().filter(|_| !jobs.is_empty()) {
@@ -177,6 +184,15 @@ fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
     }
     plan::rounds(&jobs)?;
     Ok((jobs, globals))
+}
+
+/// The path and the text of a file that another includes: as fio looks for it, from where
+/// the program runs, or else from beside the other.
+fn include(file: &str, name: &str) -> Result<(String, String), String> {
+    let beside = Path::new(file).with_file_name(name).display().to_string();
+    let path = if Path::new(name).exists() { name.into() } else { beside };
+    let text = text_of(&path).map_err(|e| e.to_string())?;
+    Ok((path, text))
 }
 
 /// The file that results go to, which is none that is read or is the drive. It is emptied
@@ -217,6 +233,10 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
         let mut value = json::output(&told, &globals, now, format == Format::JsonPlus);
         value["ssdkit"] = remarks.to_json();
+        let explained: Vec<_> = told.iter().filter_map(json::explained).collect();
+        if !explained.is_empty() {
+            value["ssdkit"]["explained"] = explained.into();
+        }
         return Printed { text: format!("{value:#}\n"), problem };
     }
     let mut text = text::became(jobs);
@@ -230,6 +250,12 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
         if let Some(mean) = flushes.mean() {
             let mean = measure::units::time_ns(mean);
             text += &format!("flushes     {}, {mean} on average\n", flushes.count());
+        }
+        if let Some(percentiles) = text::percentiles(one) {
+            text += &format!("percentiles {percentiles}\n");
+        }
+        if one.tally.causes.is_some() && one.void().is_none() {
+            text += &format!("\n{}", one.why(&told).tables(WIDE));
         }
     }
     for (what, words) in remarks.ended() {

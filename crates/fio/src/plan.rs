@@ -9,12 +9,13 @@ use drive::error::Error;
 use load::bursts::Pauses;
 use load::load::{Load, MOST_BUFFERS, MOST_SLOTS, Pace, Share};
 use load::runner::{Part, Plan, Until};
+use measure::why::Asks;
 use port::random::STEP;
 use port::{BLOCK_BYTES, Shape};
 use workload::{Arrivals, Order, Pattern, Rate, Sizes};
 
 use crate::error::JobError;
-use crate::job::{Does, Job};
+use crate::job::{Does, Job, Skew};
 use crate::value::Amount;
 
 /// Clones of all jobs, at most.
@@ -142,8 +143,9 @@ impl Job {
     pub fn asked(&self, task: &Task, bytes: u64) -> Result<Asked, Error> {
         let (offset, length) = self.range(task.clone, bytes)?;
         let access = &self.access;
-        let order = match access.zipf {
-            Some(theta) => Order::Zipf { theta },
+        let order = match access.skew {
+            Some(Skew::Zipf(theta)) => Order::Zipf { theta },
+            Some(Skew::Pareto(h)) => Order::Pareto { h },
             None if !access.is_random => Order::Sequential,
             None if access.has_map => Order::Once,
             None => Order::Uniform,
@@ -255,7 +257,7 @@ impl Job {
                 (Shape { depth, ..*shape }, Pace::Open(starts))
             }
         };
-        let load = Load::part(&shape, pattern, pace, Share::whole(1), *seed)?;
+        let load = Load::part(&shape, pattern, pace, Share::whole(1), *seed)?.in_time();
         let load = if self.one_size().is_none() { load.in_bytes() } else { load };
         let pauses = self.pace.think.map(|(ns, each)| Pauses { each, ns });
         Ok(Part { load, plan: self.plan(asked), pauses })
@@ -269,6 +271,13 @@ impl Job {
     /// Whether it reads.
     pub fn reads(&self) -> bool {
         self.access.reads > 0
+    }
+
+    /// What it asks a drive for. What is written in part is read before.
+    pub fn asks(&self) -> Asks {
+        let writes = self.writes() && self.access.does != Does::Trims;
+        let are_blocks = self.access.sizes.are_multiples_of(BLOCK_BYTES as u32);
+        Asks { reads: self.reads() || writes && !are_blocks, writes }
     }
 }
 

@@ -14,6 +14,7 @@ use load::runner::{Part, Runner};
 use load::tally::Tally;
 use load::verify::Verifier;
 use load::watch::Watch;
+use measure::why::MOST_LOADS;
 use port::Shape;
 use workload::Pattern;
 
@@ -24,6 +25,8 @@ use crate::plan::{Asked, Task, fit, rounds};
 pub struct Ran {
     /// Which.
     pub task: Task,
+    /// Its round, from 0.
+    pub round: usize,
     /// What was measured.
     pub tally: Tally,
     /// Bytes or requests that it was to do, and of what.
@@ -54,6 +57,8 @@ pub struct All {
 pub struct How {
     /// The drive and what may be done to it.
     pub stand: StandArgs,
+    /// Whether to keep where the time of requests goes.
+    pub explains: bool,
     /// Whether the drive is written before; where not said, a new one that is read is.
     pub preconditions: Option<bool>,
 }
@@ -62,13 +67,20 @@ pub struct How {
 pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
     let rounds = rounds(jobs)?;
     on_a_stand(&how.stand, watch, |stand, watch| {
+        if let Some(why) = stand.about.tells_no_stories.as_ref().filter(|_| how.explains) {
+            return Err(Error::Usage(format!("--explain: {why}")));
+        }
+        if how.explains && rounds.iter().flatten().nth(MOST_LOADS).is_some() {
+            let text = format!("--explain tells of {MOST_LOADS} jobs at most: lower numjobs=");
+            return Err(Error::Usage(text));
+        }
         let asked = asked(jobs, &rounds, stand)?;
         let mut session = Session::new(jobs, how, stand, watch)?;
         let is_preconditioned = session.prepare()?;
         let (mut ran, mut begun) = (Vec::new(), 0);
         for (round, asked) in rounds.iter().zip(asked) {
+            ran.extend(session.round((begun, round), asked)?);
             begun += 1;
-            ran.extend(session.round(round, asked)?);
             if ran.iter().any(|one: &Ran| one.tally.interrupted || one.tally.lost.is_some()) {
                 break;
             }
@@ -166,7 +178,11 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 
     /// Runs a round.
-    fn round(&mut self, tasks: &[Task], asked: Vec<Asked>) -> Result<Vec<Ran>, Error> {
+    fn round(
+        &mut self,
+        (round, tasks): (usize, &[Task]),
+        asked: Vec<Asked>,
+    ) -> Result<Vec<Ran>, Error> {
         let shape = self.stand.shape;
         let parts = tasks.iter().zip(&asked);
         let parts = parts.map(|(task, asked)| self.jobs[task.job].part(asked, &shape));
@@ -177,7 +193,9 @@ impl<'s, 'a> Session<'s, 'a> {
         let back = reads_back.then(|| (asked[0].pattern, asked[0].seed));
         let (watch, verifier) = (&mut *self.watch, self.verifier.take());
         let (wall, cpu) = (Instant::now(), CpuTime::now());
-        let mut runner = Runner { verifier, ..Runner::new(watch) };
+        let explains = self.how.explains;
+        let mut runner =
+            Runner { verifier, explains, slowest: explains.into(), ..Runner::new(watch) };
         let tallies = self.stand.measured(|driver| measure(&mut runner, driver, &mut parts))?;
         let (cpu, wall) = (CpuTime::now().since(&cpu), wall.elapsed().as_secs_f64());
         let tallies = read_back(&mut runner, self.stand.driver(), &shape, back, tallies)?;
@@ -187,6 +205,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let ran = tasks.iter().zip(asked).zip(tallies);
         let ran = ran.map(|((&task, asked), tally)| Ran {
             task,
+            round,
             tally,
             asked,
             cpu,

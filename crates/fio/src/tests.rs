@@ -198,7 +198,7 @@ fn groups_are_told_together_and_files_follow_each_other() {
 /// Wrong data is another error than a request that failed, and either fails the command.
 #[test]
 fn what_went_wrong_is_an_error_of_its_job() {
-    let sections = file::parse("a.fio", "[a]\n", &|_| None).unwrap();
+    let sections = file::parse("a.fio", "[a]\n", &file::NOTHING).unwrap();
     let jobs = job::jobs(&sections, &mut Vec::new(), &[]).unwrap();
     let told = |wrong: bool, failed: bool| {
         let mut tally = load::tally::Tally::new();
@@ -211,7 +211,9 @@ fn what_went_wrong_is_an_error_of_its_job() {
         Told {
             job: &jobs[0],
             group: 0,
+            round: 0,
             clones: 1,
+            asks: jobs[0].asks(),
             tally,
             cpu: (0.0, 0.0),
             wall: 0.0,
@@ -418,7 +420,7 @@ fn what_is_named_is_looked_at() {
 #[test]
 fn the_drive_is_that_of_the_jobs() {
     let jobs = |text: &str| {
-        let sections = file::parse("a.fio", text, &|_| None).unwrap();
+        let sections = file::parse("a.fio", text, &file::NOTHING).unwrap();
         job::jobs(&sections, &mut Vec::new(), &[]).unwrap()
     };
     let named = |text: &str| named::drive(None, &jobs(text)).map_err(|e| e.to_string());
@@ -438,4 +440,89 @@ fn the_drive_is_that_of_the_jobs() {
         let error = named(text).unwrap_err();
         assert!(error.contains(told), "{text}: {error}");
     }
+}
+
+/// With `--explain` each job's requests tell where their time went, and a job that alone
+/// writes in its round is named; nothing else changes.
+#[test]
+fn jobs_are_explained() {
+    let text = "[global]\nruntime=20ms\ntime_based\n[reader]\nrw=randread\nioengine=libaio\n\
+                iodepth=4\n[writer]\nrw=randwrite\nioengine=libaio\niodepth=8\n[alone]\n\
+                stonewall\nrw=randwrite\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.fio");
+    std::fs::write(&path, text).unwrap();
+    let ran = |explain: bool, output_format: Format, drive: &str| {
+        let (files, drive) = (vec![path.clone()], Some(drive.parse().unwrap()));
+        let args = FioArgs { files, drive, output_format, explain, ..FioArgs::default() };
+        let mut out = Vec::new();
+        run(&args, &mut out).map(|()| String::from_utf8(out).unwrap())
+    };
+    let drive = "mem:tlc,size=64M,store=none";
+    let text = ran(true, Format::Normal, drive).unwrap();
+    for part in [
+        " of reads of [reader], ",
+        "% die, behind program of [writer]",
+        "\nwrites of [writer]  ",
+        "\nwrites of [alone]  ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!ran(false, Format::Normal, drive).unwrap().contains("behind"));
+    let [told, plain] = [true, false]
+        .map(|explain| ran(explain, Format::Json, drive).unwrap())
+        .map(|text| serde_json::from_str::<Value>(&text).unwrap());
+    for (n, name) in ["reader", "writer", "alone"].into_iter().enumerate() {
+        let of = |json: &Value| json["jobs"][n][if n == 0 { "read" } else { "write" }].clone();
+        assert_eq!(of(&told)["clat_ns"], of(&plain)["clat_ns"]);
+        let all = &told["ssdkit"]["explained"][n];
+        assert_eq!(all["jobname"], name);
+        let all = &all["explained"][if n == 0 { "reads" } else { "writes" }][0];
+        assert_eq!(all["requests"], of(&told)["total_ios"]);
+    }
+    assert!(plain["ssdkit"].get("explained").is_none());
+    let error = ran(true, Format::Normal, "mem:tlc,size=64M,cache=protected").unwrap_err();
+    assert!(error.to_string().contains("--explain: "), "{error}");
+}
+
+/// A file that is included is looked for beside the one that includes it.
+#[test]
+fn keys_may_stand_in_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a.fio"), "[global]\ninclude base.inc\n[a]\nsize=64k\n").unwrap();
+    std::fs::write(path("base.inc"), "rw=write\nbs=16k\n").unwrap();
+    let args = FioArgs { files: vec![path("a.fio")], ..FioArgs::default() };
+    let (jobs, _) = read(&args).unwrap();
+    assert!(jobs[0].writes() && jobs[0].one_size() == Some(16 << 10));
+    std::fs::remove_file(path("base.inc")).unwrap();
+    let error = read(&args).unwrap_err().to_string();
+    assert!(error.contains("a.fio:2: include base.inc: "), "{error}");
+}
+
+/// A job that cannot keep its rate ends when its time is over, but for what is out.
+#[test]
+fn a_job_that_is_behind_ends_in_its_time() {
+    let text = "[a]\nrw=randread\nioengine=libaio\niodepth=4\nrate_iops=10000000\nruntime=10ms\n\
+                time_based\n[b]\nrw=randread\niodepth=1\nruntime=10ms\ntime_based\n";
+    for text in [text, text.split("[b]").next().unwrap()] {
+        let all = json(text);
+        let read = &all["jobs"][0]["read"];
+        let (ios, ms) = (read["total_ios"].as_u64().unwrap(), read["runtime"].as_u64().unwrap());
+        assert!((10..=11).contains(&ms) && (100..100_000).contains(&ios), "{ms} {ios}");
+        let behind = &all["ssdkit"]["behind"][0];
+        assert_eq!(behind["jobname"], "a");
+    }
+}
+
+/// Percentiles that a job asks for are in the text, too.
+#[test]
+fn percentiles_of_a_list_are_told() {
+    let text =
+        "[a]\nrw=randrw\nsize=1m\npercentile_list=10:99.95\n[b]\nstonewall\nrw=write\nsize=1m\n";
+    let text = ran(DRIVE, &[text], Format::Normal).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("percentiles ")).collect();
+    let [line] = &lines[..] else { panic!("{text}") };
+    assert!(line.contains("reads p10 ") && line.contains("; writes p10 "), "{line}");
+    assert!(line.matches(", p99.95 ").count() == 2, "{line}");
 }

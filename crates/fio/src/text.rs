@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use targets::WriteCounters;
 use workload::Sizes;
 
-use crate::job::{Does, Job};
+use crate::job::{Does, Job, PERCENTILES, Skew};
 use crate::plan::rounds;
 use crate::told::Told;
 
@@ -93,9 +93,10 @@ impl Job {
                 words.push(format!("writes of {}", sizes(&access.sizes.others)));
             }
         }
-        if let Some(theta) = access.zipf {
-            words.push(format!("Zipf {theta}"));
-        }
+        words.extend(access.skew.map(|skew| match skew {
+            Skew::Zipf(theta) => format!("Zipf {theta}"),
+            Skew::Pareto(h) => format!("Pareto {h}"),
+        }));
         if access.has_map {
             words.push("each block once before any comes again".into());
         }
@@ -125,6 +126,11 @@ impl Job {
     /// What so many clones of it did, in the terms of a report.
     fn workload(&self, about: &About, clones: usize) -> Value {
         let clock = if about.clock == ClockKind::Real { "real" } else { "virtual" };
+        let (zipf, pareto) = match self.access.skew {
+            Some(Skew::Zipf(theta)) => (Some(theta), None),
+            Some(Skew::Pareto(h)) => (None, Some(h)),
+            None => (None, None),
+        };
         let percent = (self.access.does == Does::Both).then_some(self.access.reads);
         json!({
             "job": self.name,
@@ -135,7 +141,8 @@ impl Job {
             "qd": self.pace.depth,
             "rate": self.pace.rate,
             "jobs": clones,
-            "zipf": self.access.zipf,
+            "zipf": zipf,
+            "pareto": pareto,
             "seconds": self.lasts.runtime.map(|ns| ns as f64 / 1e9),
             "clock": clock,
         })
@@ -195,6 +202,20 @@ pub fn report(told: &Told, about: &About) -> Report {
 /// Bytes that were read, written and trimmed.
 fn done(told: &Told) -> u64 {
     [BlockOp::Read, BlockOp::Write, BlockOp::Trim].map(|op| told.tally.bytes(op)).iter().sum()
+}
+
+/// The percentiles that a job asked for, where it did.
+pub fn percentiles(told: &Told) -> Option<String> {
+    let list = &told.job.percentiles;
+    let kinds = [(BlockOp::Read, "reads"), (BlockOp::Write, "writes"), (BlockOp::Trim, "trims")];
+    let of = |(op, name): (BlockOp, &str)| {
+        let latency = told.tally.latency(op);
+        let each = |p: &f64| Some(format!("p{p} {}", time_ns(latency.percentile(*p)? as f64)));
+        let each: Vec<_> = list.iter().filter_map(each).collect();
+        (!each.is_empty()).then(|| format!("{name} {}", each.join(", ")))
+    };
+    let all: Vec<_> = kinds.into_iter().filter_map(of).collect();
+    (list[..] != PERCENTILES && !all.is_empty()).then(|| all.join("; "))
 }
 
 /// A line of a job before its report.

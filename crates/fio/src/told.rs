@@ -6,6 +6,7 @@
 use bench::{OpenLoop, why_void};
 use load::tally::Tally;
 use measure::Row;
+use measure::why::{Asks, Why};
 use port::BlockOp;
 
 use crate::job::Job;
@@ -22,8 +23,8 @@ pub fn behind(tally: &Tally, rate: u64) -> Option<String> {
     let requests = tally.all().count() + flushes + tally.failed;
     let reached = OpenLoop::new(rate, requests, tally.seconds());
     let words = format!(
-        "{rate} a second asked, {:.0} reached: the drive is slower, latencies are those of a queue \
-         that grows, and the job lasts until all that was to come has ended",
+        "{rate} a second asked, {:.0} reached: the drive is slower, and latencies are those of a \
+         queue that grows",
         reached.reached
     );
     reached.behind.then_some(words)
@@ -35,8 +36,12 @@ pub struct Told<'a> {
     pub job: &'a Job,
     /// Its group.
     pub group: u32,
+    /// The round that it ran in, of a group the first.
+    pub round: usize,
     /// Clones that are in it.
     pub clones: usize,
+    /// What they ask a drive for.
+    pub asks: Asks,
     /// What was measured.
     pub tally: Tally,
     /// Processor time of its rounds: of the user and of the system, in seconds.
@@ -57,7 +62,7 @@ impl<'a> Told<'a> {
     pub fn all(jobs: &'a [Job], all: All) -> Vec<Told<'a>> {
         let mut told: Vec<(Told<'a>, Vec<Tally>)> = Vec::new();
         let mut open: Option<u32> = None;
-        for Ran { task, tally, cpu, wall, round_ios, is_alone, .. } in all.ran {
+        for Ran { task, round, tally, cpu, wall, round_ios, is_alone, .. } in all.ran {
             let job = &jobs[task.job];
             let joins = job.company.is_together && open == Some(task.group);
             open = job.company.is_together.then_some(task.group);
@@ -68,6 +73,7 @@ impl<'a> Told<'a> {
                 Some((one, tallies)) => {
                     one.clones += 1;
                     one.is_alone = false;
+                    one.asks = one.asks.or(job.asks());
                     one.depth = one.depth.filter(|&own| Some(own) == depth);
                     tallies.push(tally);
                 }
@@ -77,7 +83,9 @@ impl<'a> Told<'a> {
                     let one = Told {
                         job,
                         group,
+                        round,
                         clones,
+                        asks: job.asks(),
                         tally: none,
                         cpu,
                         wall,
@@ -91,6 +99,16 @@ impl<'a> Told<'a> {
         }
         let merged = |(one, tallies)| Told { tally: Tally::merge(tallies), ..one };
         told.into_iter().map(merged).collect()
+    }
+
+    /// Where the time of its requests went, where that was kept: with `all` that ran, of
+    /// which those of its round may have delayed it.
+    pub fn why(&'a self, all: &'a [Told]) -> Why<'a> {
+        let beside = all.iter().filter(|one| one.round == self.round);
+        Why::of_loads(beside.map(|one| {
+            let causes = self.tally.causes.as_ref().filter(|_| std::ptr::eq(one, self));
+            (format!("[{}]", one.job.name), one.asks, causes)
+        }))
     }
 
     /// Why a run fails, if it does.

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::rng::{Rng, mix};
 use crate::sizes::{SizesError, Varied};
-use crate::zipf::{Spread, Zipf};
+use crate::zipf::{Pareto, Spread, Zipf};
 
 /// The largest block size, in bytes.
 pub const MAX_BS: u64 = 1 << 20;
@@ -47,6 +47,12 @@ pub enum Order {
     Zipf {
         /// The skew, above 0 and at most [`MAX_THETA`]. 0.99 is usual.
         theta: f64,
+    },
+    /// `1 - h` of the accesses go to `h` of the blocks, and so it is within these again: as
+    /// fio's `pareto`; hot blocks are spread over the range.
+    Pareto {
+        /// Above 0 and below 1. 0.2 is usual: 80 % of the accesses to 20 % of the blocks.
+        h: f64,
     },
     /// `accesses_percent` of the accesses go to the first `range_percent` of
     /// the range, the others to the rest; both uniformly.
@@ -138,6 +144,12 @@ pub enum PatternError {
     Theta {
         /// The skew.
         theta: f64,
+    },
+    /// A share that Pareto's distribution does not have.
+    #[error("a share of {h} is not above 0 and below 1; use for example 0.2")]
+    Pareto {
+        /// The share.
+        h: f64,
     },
     /// A hot part that is no part.
     #[error(
@@ -261,6 +273,8 @@ impl Pattern {
             }
             Order::Zipf { theta } if theta > 0.0 && theta <= MAX_THETA => Ok(()),
             Order::Zipf { theta } => Err(PatternError::Theta { theta }),
+            Order::Pareto { h } if h > 0.0 && h < 1.0 => Ok(()),
+            Order::Pareto { h } => Err(PatternError::Pareto { h }),
             Order::HotCold { accesses_percent: accesses, range_percent: range, .. }
                 if accesses > 100 || range == 0 || range > 99 =>
             {
@@ -306,6 +320,10 @@ enum Source {
     },
     Zipf {
         zipf: Zipf,
+        spread: Spread,
+    },
+    Pareto {
+        pareto: Pareto,
         spread: Spread,
     },
     HotCold {
@@ -405,6 +423,9 @@ impl Generator {
             }
             Order::Zipf { theta } => {
                 Source::Zipf { zipf: Zipf::new(blocks, theta), spread: Spread::new(blocks, seed) }
+            }
+            Order::Pareto { h } => {
+                Source::Pareto { pareto: Pareto::new(blocks, h), spread: Spread::new(blocks, seed) }
             }
             Order::HotCold { accesses_percent, range_percent, .. } => {
                 let threshold = threshold(accesses_percent.into());
@@ -550,6 +571,7 @@ impl Generator {
                 spread.of(*next - 1)
             }
             Source::Zipf { zipf, spread } => spread.of(zipf.draw(&mut self.rng)),
+            Source::Pareto { pareto, spread } => spread.of(pareto.draw(&mut self.rng)),
             Source::HotCold { hot, threshold } => {
                 if self.rng.bits() >> 32 < *threshold {
                     self.rng.below(*hot)

@@ -1,5 +1,5 @@
 //! Zipf's distribution: rank k comes with a probability in proportion to
-//! k^-theta.
+//! k^-theta; and Pareto's, as fio has it.
 //!
 //! Drawn by rejection-inversion (Hörmann and Derflinger 1996, "Rejection-
 //! inversion to generate variates from monotone discrete distributions"): no
@@ -60,6 +60,28 @@ impl Zipf {
         // Rounding may go past the end of the domain.
         let t = (x * (1.0 - self.theta)).max(-1.0);
         libm::exp(log_1p_over(t) * x)
+    }
+}
+
+/// Pareto's distribution over the ranks 0 to `n - 1`, by the formula of fio's `lib/zipf.c`:
+/// rank n u^p for an even u, with the p by which 1 - h of them are below h n.
+#[derive(Clone, Debug)]
+pub(crate) struct Pareto {
+    last: u64,
+    power: f64,
+}
+
+impl Pareto {
+    /// `n` is at least 1, `h` above 0 and below 1.
+    pub(crate) fn new(n: u64, h: f64) -> Pareto {
+        Pareto { last: n - 1, power: libm::log(h) / libm::log1p(-h) }
+    }
+
+    /// Draws a rank, from 0 (the hottest) to n - 1.
+    #[inline]
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
+        let part = libm::exp(self.power * libm::log(rng.unit()));
+        ((self.last as f64 * part) as u64).min(self.last)
     }
 }
 
@@ -143,6 +165,33 @@ mod tests {
             compare(1, theta);
             compare(2, theta);
             compare(1000, theta);
+        }
+    }
+
+    /// 1 - h of the draws are below h n, and (1 - h)^2 below h^2 n; by fio's formula, draw
+    /// for draw.
+    #[test]
+    fn ranks_come_as_often_as_pareto_says() {
+        const DRAWS: usize = 200_000;
+        for h in [0.05, 0.2, 0.5, 0.9] {
+            let n = 1_000_000;
+            let pareto = Pareto::new(n, h);
+            let (mut rng, mut same) = (Rng::new(11, 0), Rng::new(11, 0));
+            let ranks: Vec<u64> = (0..DRAWS).map(|_| pareto.draw(&mut rng)).collect();
+            for power in [1, 2] {
+                let (below, wanted) = (h.powi(power) * n as f64, (1.0 - h).powi(power));
+                let got = ranks.iter().filter(|&&rank| (rank as f64) < below).count();
+                let got = got as f64 / DRAWS as f64;
+                assert!((got - wanted).abs() < 0.005, "{h}^{power}: {got}, not {wanted}");
+            }
+            for &rank in &ranks[..1000] {
+                let fio = (n - 1) as f64 * same.unit().powf(h.ln() / (1.0 - h).ln());
+                assert!((rank as f64 - fio).abs() <= 1.0, "{rank}, not {fio}");
+            }
+        }
+        let mut rng = Rng::new(3, 0);
+        for (n, h) in [(1, 0.2), (2, 1e-9), (1 << 55, 0.999_999), (1 << 55, 1e-300)] {
+            assert!((0..1000).all(|_| Pareto::new(n, h).draw(&mut rng) < n));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use workload::{Sizes, Split, Varied};
 
-use super::{Access, Company, Does, Extent, Job, Lasts, Pace};
+use super::{Access, Company, Does, Extent, Job, Lasts, Pace, Skew};
 use crate::error::{At, JobError};
 use crate::file::{Key, Section};
 use crate::keys::{self, Class};
@@ -14,7 +14,7 @@ use crate::value::{Amount, Base, flag, sides, time};
 const SECOND: u64 = 1_000_000_000;
 const MICRO: u64 = 1_000;
 /// fio's list of percentiles.
-const PERCENTILES: [f64; 17] = [
+pub(crate) const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
 ];
@@ -68,7 +68,7 @@ pub(super) struct Draft {
     engine: Option<String>,
     is_direct: bool,
     flags: Flags,
-    zipf: Option<f64>,
+    skew: Option<Skew>,
     amounts: Amounts,
     numbers: Numbers,
     percentiles: Option<Vec<f64>>,
@@ -315,15 +315,24 @@ impl Draft {
 
     fn set_distribution(&mut self, key: &Key) -> Result<(), JobError> {
         let text = Self::text(key)?;
-        self.zipf = match text.split_once(':').unwrap_or((&text, "")) {
+        let number = |text: &str, default: f64| match text {
+            "" => Some(default),
+            text => text.parse::<f64>().ok(),
+        };
+        self.skew = match text.split_once(':').unwrap_or((&text, "")) {
             ("random", "") => None,
             ("zipf", theta) => {
-                let theta = if theta.is_empty() { Some(1.1) } else { theta.parse::<f64>().ok() };
-                let theta = theta.filter(|theta| *theta > 0.0 && *theta <= 5.0);
-                Some(theta.ok_or_else(|| wrong(key, "write zipf:THETA, above 0 and at most 5"))?)
+                let theta = number(theta, 1.1).filter(|theta| *theta > 0.0 && *theta <= 5.0);
+                let takes = "write zipf:THETA, above 0 and at most 5";
+                Some(Skew::Zipf(theta.ok_or_else(|| wrong(key, takes))?))
+            }
+            ("pareto", h) => {
+                let h = number(h, 0.2).filter(|h| *h > 0.0 && *h < 1.0);
+                let takes = "write pareto:H, above 0 and below 1";
+                Some(Skew::Pareto(h.ok_or_else(|| wrong(key, takes))?))
             }
             _ => {
-                let instead = "random and zipf:THETA are; `ssdkit bench --hot 20:80` has parts \
+                let instead = "random, zipf:THETA and pareto:H are; `ssdkit bench --hot 20:80` has parts \
                                that are used more than others";
                 return Err(refused(key, instead));
             }
@@ -466,7 +475,7 @@ impl Draft {
         };
         let is_one =
             matches!(sizes, Varied { reads: Sizes::One(a), others: Sizes::One(b) } if a == b);
-        let wants_map = is_random && self.zipf.is_none() && !self.flags.norandommap;
+        let wants_map = is_random && self.skew.is_none() && !self.flags.norandommap;
         if wants_map && !is_one {
             self.note(
                 "with several sizes random addresses may repeat before all were used, as with \
@@ -474,7 +483,7 @@ impl Draft {
                     .into(),
             );
         }
-        if self.zipf.is_some() && !is_random {
+        if self.skew.is_some() && !is_random {
             self.note("random_distribution has no meaning in order".into());
         }
         let flushes = [self.numbers.fsync, self.numbers.fdatasync].map(Option::unwrap_or_default);
@@ -490,7 +499,7 @@ impl Draft {
             reads,
             sizes,
             has_map: wants_map && is_one,
-            zipf: self.zipf.filter(|_| is_random),
+            skew: self.skew.filter(|_| is_random),
             flush_every,
         })
     }

@@ -6,13 +6,13 @@ use proptest::sample::select;
 use workload::Sizes;
 
 use super::*;
-use crate::file::parse;
+use crate::file::{NOTHING, parse};
 use crate::keys::plain;
 
 const SECOND: u64 = 1_000_000_000;
 
 fn read(text: &str) -> Result<Vec<Job>, JobError> {
-    let sections = parse("a.fio", text, &|_| None)?;
+    let sections = parse("a.fio", text, &NOTHING)?;
     jobs(&sections, &mut Vec::new(), &[])
 }
 
@@ -74,7 +74,10 @@ fn values_are_followed() {
     assert_eq!(one("rate=1m bs=4k").pace.rate, Some(256));
     assert_eq!(one("rate_iops=1k").pace.rate, Some(1024));
     assert_eq!(one("kb_base=1000 bs=4096 size=1m").extent.size, Some(Amount::Bytes(1_000_000)));
-    assert_eq!(one("random_distribution=zipf:0.9 rw=randread").access.zipf, Some(0.9));
+    let skew = |law: &str| one(&format!("random_distribution={law} rw=randread")).access.skew;
+    assert_eq!(skew("zipf:0.9"), Some(Skew::Zipf(0.9)));
+    assert_eq!([skew("zipf"), skew("pareto")], [Some(Skew::Zipf(1.1)), Some(Skew::Pareto(0.2))]);
+    assert_eq!(skew("pareto:0.4"), Some(Skew::Pareto(0.4)));
     assert_eq!(one("percentile_list=99.9:50").percentiles, [50.0, 99.9]);
     assert_eq!(one("directory=/tmp filename=x").filename.as_deref(), Some("/tmp/x"));
     assert_eq!(one("name=other description=words").name, "other");
@@ -128,7 +131,8 @@ fn what_cannot_be_followed_is_refused_with_its_line() {
         ("rw=randread:8", "a.fio:2: `rw=randread:8` is not followed here: what is behind"),
         ("rw=read zonemode=zbd", "a.fio:3: `zonemode=zbd` is not followed here: drives"),
         ("iodepth_batch=8", "a.fio:2: `iodepth_batch=8`"),
-        ("random_distribution=pareto:0.9", "a.fio:2: `random_distribution=pareto:0.9`"),
+        ("random_distribution=pareto:1", "a.fio:2: random_distribution=pareto:1: write"),
+        ("random_distribution=zoned:60/10", "a.fio:2: `random_distribution=zoned:60/10`"),
         ("read_iolog=x", "`ssdkit replay` replays traces"),
         ("stats=0", "figures of all jobs are told"),
         ("bs_is_seq_rand=1", "sizes of reads, writes and trims"),

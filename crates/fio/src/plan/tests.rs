@@ -1,11 +1,11 @@
 //! Tests of rounds, groups, and of what is asked of a drive.
 
 use super::*;
-use crate::file::parse;
+use crate::file::{NOTHING, parse};
 use crate::job::jobs;
 
 fn read(text: &str) -> Vec<Job> {
-    let sections = parse("a.fio", text, &|_| None).unwrap();
+    let sections = parse("a.fio", text, &NOTHING).unwrap();
     jobs(&sections, &mut Vec::new(), &[]).unwrap()
 }
 

@@ -11,6 +11,7 @@ fn take(pattern: &Pattern, n: usize) -> Vec<Access> {
 fn impossible_patterns_are_refused() {
     let good = Pattern::uniform(1 << 20, 50);
     let zipf = |theta| Pattern { order: Order::Zipf { theta }, ..good };
+    let pareto = |h| Pattern { order: Order::Pareto { h }, ..good };
     let hot = |accesses_percent, range_percent| Pattern {
         order: Order::HotCold { accesses_percent, range_percent, placed: false },
         ..good
@@ -42,6 +43,8 @@ fn impossible_patterns_are_refused() {
         ),
         (zipf(0.0), E::Theta { theta: 0.0 }),
         (zipf(5.1), E::Theta { theta: 5.1 }),
+        (pareto(0.0), E::Pareto { h: 0.0 }),
+        (pareto(1.0), E::Pareto { h: 1.0 }),
         (hot(101, 20), E::HotShares { accesses: 101, range: 20 }),
         (hot(80, 0), E::HotShares { accesses: 80, range: 0 }),
         (hot(80, 100), E::HotShares { accesses: 80, range: 100 }),
@@ -51,6 +54,7 @@ fn impossible_patterns_are_refused() {
         assert_eq!(Generator::new(&pattern, 0, 0, 1).unwrap_err(), error);
     }
     assert!(matches!(zipf(f64::NAN).check(), Err(E::Theta { .. })));
+    assert!(matches!(pareto(f64::NAN).check(), Err(E::Pareto { .. })));
     assert!(matches!(Generator::new(&good, 0, 1, 1), Err(E::Submitter { .. })));
     assert!(E::Misaligned { offset: 513 }.to_string().ends_with("use 512"));
     assert_eq!(good.check(), Ok(()));
@@ -192,6 +196,7 @@ fn order() -> impl Strategy<Value = Order> {
         any::<i64>().prop_map(|step| Order::Stride { step }),
         (1u32..=2).prop_map(|parts| Order::Partitioned { parts }),
         (0.01f64..=5.0).prop_map(|theta| Order::Zipf { theta }),
+        (0.001f64..=0.999).prop_map(|h| Order::Pareto { h }),
         (0u8..=100, 1u8..=99, any::<bool>()).prop_map(
             |(accesses_percent, range_percent, placed)| Order::HotCold {
                 accesses_percent,
