@@ -60,9 +60,15 @@ fn sum(page: u64, bytes: &[u8]) -> u64 {
 /// What a page store may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
-    /// A page's checksum is wrong, or it was never written.
+    /// A page's checksum is wrong.
     #[error("page {page} is damaged: its checksum is wrong")]
     Damaged {
+        /// Which page.
+        page: u64,
+    },
+    /// A page was never written, as far as the store can tell.
+    #[error("page {page} is not there: it was never written")]
+    Unwritten {
         /// Which page.
         page: u64,
     },

@@ -40,6 +40,8 @@ pub use verify::{Broken, Census};
 /// Most levels of a tree: at seven separators a page, the least that fit, more
 /// leaves than there can be pages.
 const MAX_LEVELS: usize = 16;
+/// What is wrong with a page that the store knows nothing of.
+const NEVER_WRITTEN: &str = "it was never written";
 
 /// Tries after which an operation is let alone with the cache. A try counts
 /// when its page came, or when it was the oldest of those that waited.
@@ -217,7 +219,14 @@ impl<S: PageStore> Tree<S> {
     /// [`Error::Damaged`] for what is there.
     pub fn open(store: S, config: TreeConfig, now: Time) -> Result<Tree<S>, Error> {
         let mut tree = Tree::empty(store, config, now)?;
-        let meta = tree.page_now(0)?;
+        // It is the first page that is written, with the first flush.
+        let meta = tree.page_now(0).map_err(|e| match e {
+            Error::Damaged { page: 0, what: NEVER_WRITTEN } => Error::NotATree(
+                "making it was cut short before its first page was written, and nothing was ever \
+                 stored in it",
+            ),
+            e => e,
+        })?;
         tree.check_meta(meta)?;
         Ok(tree)
     }

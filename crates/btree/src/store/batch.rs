@@ -162,9 +162,9 @@ impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
         let start = (self.clock)();
         let page = done.id & (READ - 1);
         let mut result = StoreError::drive("read a page", done.status);
-        if done.status == Status::UNWRITTEN
-            || (result.is_ok() && check_seal(page, done.buffer.bytes()).is_none())
-        {
+        if done.status == Status::UNWRITTEN {
+            result = Err(StoreError::Unwritten { page });
+        } else if result.is_ok() && check_seal(page, done.buffer.bytes()).is_none() {
             result = Err(StoreError::Damaged { page });
         }
         self.ticks.reading += (self.clock)() - start;

@@ -7,7 +7,7 @@
 
 use port::Time;
 
-use super::Tree;
+use super::{NEVER_WRITTEN, Tree};
 use crate::cache::NONE;
 use crate::error::Error;
 use crate::op::Sink;
@@ -86,6 +86,9 @@ impl<S: PageStore> Tree<S> {
             }
             Err(StoreError::Damaged { page }) => {
                 Err(Error::Damaged { page, what: "its checksum is wrong" })
+            }
+            Err(StoreError::Unwritten { page }) => {
+                Err(Error::Damaged { page, what: NEVER_WRITTEN })
             }
             Err(error) => Err(Error::Store(error)),
         };
