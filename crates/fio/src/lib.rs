@@ -116,6 +116,11 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
         return Ok(());
     }
     let drive = named::drive(args.drive.as_ref(), &jobs)?;
+    // Before a file is made for it.
+    if args.explain && !matches!(drive, DriveSpec::Memory(_) | DriveSpec::File(_)) {
+        let text = "--explain: only drives of this process tell: take mem: or a drive file";
+        return Err(Error::Usage(text.into()));
+    }
     let writes = jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq);
     // A file that is made now is filled before it is read.
     let is_made = matches!(&drive, DriveSpec::Storage(spec) if spec.find()? == Found::Nothing);

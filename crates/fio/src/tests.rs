@@ -481,8 +481,13 @@ fn jobs_are_explained() {
         assert_eq!(all["requests"], of(&told)["total_ios"]);
     }
     assert!(plain["ssdkit"].get("explained").is_none());
-    let error = ran(true, Format::Normal, "mem:tlc,size=64M,cache=protected").unwrap_err();
-    assert!(error.to_string().contains("--explain: "), "{error}");
+    let made = folder.path().join("made");
+    let file = format!("file:{},size=1M,direct=no", made.display());
+    for drive in ["mem:tlc,size=64M,cache=protected", &file] {
+        let error = ran(true, Format::Normal, drive).unwrap_err();
+        assert!(error.to_string().contains("--explain: "), "{error}");
+    }
+    assert!(!made.exists());
 }
 
 /// A file that is included is looked for beside the one that includes it.
