@@ -80,6 +80,7 @@ Examples:
   ssdkit explain mem:tlc,size=1G --rw randrw --qd 16 --precondition seq --ios 100k
   ssdkit explain mem:tlc,size=1G --rw randrw --qd 16 --precondition seq --ios 100k \
     --what-if suspend=true --what-if pus=8
+  ssdkit explain mem:tlc,size=1G --rw randread --qd 4 --job rw=randwrite,qd=8 --time 100ms
   ssdkit explain ./aged.ssd --rw randread --qd 8 --time 2s
   ssdkit explain --served 9100
 
@@ -89,6 +90,7 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   ssdkit replay hm_0.csv.gz mem:tlc,size=64G,store=none
   ssdkit replay hm_0.csv.gz mem:tlc,size=64G,store=none --pace 10x --time 1h
+  ssdkit replay hm_0.csv.gz mem:tlc,size=64G,store=none --explain --what-if suspend=true
   ssdkit replay run.trace mem:tlc,size=1G --pace closed --qd 32
   ssdkit replay io.csv mem:tlc,size=16G --format alibaba --volume 419 --beyond clamp
   blkparse sda | ssdkit replay - ssd:aged.ssd,copy=yes --action d --volume-size 1G
@@ -100,6 +102,7 @@ Examples:
   ssdkit fio randread.fio --drive mem:tlc,size=1G
   ssdkit fio database.fio --drive mem:datacenter-tlc,size=1G --output-format json+ --output db.json
   ssdkit fio groups.fio --drive ./drive.ssd --destroy --section random
+  ssdkit fio mixed.fio --drive mem:tlc,size=1G --explain
   ssdkit fio mixed.fio --parse-only
 
 ";
