@@ -445,7 +445,7 @@ impl<'a> Bench<'a> {
             }),
             erases: tells.then(|| grew(|c| c.erases)),
             self_check_ns: tally.late.percentile(99.9),
-            cpu: Cpu::new(cpu.0, cpu.1, wall, ios),
+            cpu: Cpu::new(cpu.0, cpu.1, wall, ios).with_own(tally.own.ns(), ios),
             series: match tells {
                 true => tally.rows(),
                 false => tally.rows().into_iter().map(Row::of_an_unknown_drive).collect(),

@@ -6,8 +6,9 @@
 //! on one thread ([`cores`]) or on the clock with a thread for each core
 //! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a
 //! drive behind a server is a driver, too ([`served`]). [`tails`] has the requests
-//! that took longest in each row of a series; [`bursts`] pauses between requests, [`verify`] knows what was written,
-//! [`watch`] who watches.
+//! that took longest in each row of a series; [`bursts`] pauses between requests,
+//! [`verify`] knows what was written, [`own`] times what is not the drive's, [`watch`]
+//! who watches.
 
 pub mod blocks;
 pub mod bursts;
@@ -16,6 +17,7 @@ pub mod cores;
 pub mod cpu;
 pub mod driver;
 pub mod load;
+pub mod own;
 pub mod pollers;
 pub mod real;
 pub mod runner;

@@ -21,6 +21,7 @@ use crate::blocks::Tracing;
 use crate::bursts::{Bursts, Pauses};
 use crate::driver::Driver;
 use crate::load::{Load, Pace};
+use crate::own::Timer;
 use crate::tails::Tails;
 use crate::tally::Tally;
 use crate::verify::Verifier;
@@ -299,6 +300,12 @@ impl Runner<'_> {
         tally.dies = (!worked.is_empty()).then(|| Dies::new(now.0, worked));
     }
 
+    /// A timer of what is not the drive's, of loads of so many requests of at most `bs`
+    /// bytes, of which it looks at each where it verifies.
+    fn timer(&self, slots: usize, bs: u64) -> Timer {
+        Timer::new(slots, if self.verifier.is_some() { bs } else { 0 })
+    }
+
     /// Looks at dies for the last time.
     fn end_dies(&self, tally: &mut Tally, driver: &mut dyn Driver) {
         if let Some(dies) = &mut tally.dies {
@@ -334,6 +341,7 @@ impl Runner<'_> {
         }
         let is_plain = load.is_plain() && self.verifier.is_none() && bursts.is_none();
         let is_plain = is_plain && tally.slowest.is_none() && !is_late;
+        let mut timer = self.timer(load.slots(), load.bs());
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
         }
@@ -382,11 +390,13 @@ impl Runner<'_> {
             let mut before = now;
             // What comes next of a trace may be due before anything else.
             let is_reading = course.left > 0 && load.is_reading();
+            timer.turns();
             let turned = match is_reading {
                 true => Ok(now),
                 false if is_plain && counted && course.left > 0 && tally.dies.is_none() => {
                     let most = stride.turns - turns;
-                    plain_turns(driver, load, &mut course, &mut tally, (&mut before, most)).map(
+                    let counts = (&mut tally, &mut timer);
+                    plain_turns(driver, load, &mut course, counts, (&mut before, most)).map(
                         |(now, passed)| {
                             turns += passed;
                             now
@@ -403,6 +413,7 @@ impl Runner<'_> {
                 }
                 Err(e) => return Err(e),
             };
+            timer.turned(1);
             course.ended(before, now, || load.ended());
             load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
             look_at_dies(&mut tally, now, driver);
@@ -433,7 +444,7 @@ impl Runner<'_> {
         if !plan.count {
             tally.end = now;
         }
-        tally.stood = course.stood;
+        (tally.stood, tally.own) = (course.stood, timer.own());
         if let Some(mut bursts) = bursts {
             bursts.finish(now);
             tally.bursts = bursts.ended;

@@ -11,6 +11,7 @@ use port::{BlockOp, Time};
 use targets::WriteCounters;
 
 use crate::bursts::Ended;
+use crate::own::Own;
 use crate::tails::Tails;
 use measure::causes::Causes;
 use measure::slowest::Slowest;
@@ -49,6 +50,8 @@ pub struct Tally {
     pub tails: Option<Tails>,
     /// How busy dies were, where that is told.
     pub dies: Option<Dies>,
+    /// What all of it took outside the drive; of loads at the same time, the first has it.
+    pub own: Own,
     /// Its bursts, where it has any.
     pub bursts: Ended,
     /// The series, when it is over.
@@ -107,6 +110,7 @@ impl Tally {
             causes: None,
             tails: None,
             dies: None,
+            own: Own::default(),
             bursts: Ended::default(),
             over: Finished::default(),
             written: 0,
@@ -208,6 +212,7 @@ impl Tally {
             if let (Some(all), Some(more)) = (&mut whole.causes, &one.causes) {
                 all.join(more);
             }
+            whole.own.add(one.own);
         }
         whole
     }

@@ -203,13 +203,24 @@ pub struct Cpu {
     pub wall_seconds: f64,
     /// Both, for each I/O, in nanoseconds.
     pub per_io_ns: f64,
+    /// Of that the tool's own, in which no drive had its turn; `None` where it is not
+    /// known.
+    pub own_per_io_ns: Option<f64>,
 }
 
 impl Cpu {
     /// From the two times, that on the wall, and the number of I/Os.
     pub fn new(user_seconds: f64, system_seconds: f64, wall_seconds: f64, ios: u64) -> Cpu {
         let per_io_ns = per((user_seconds + system_seconds) * 1e9, ios as f64);
-        Cpu { user_seconds, system_seconds, wall_seconds, per_io_ns }
+        Cpu { user_seconds, system_seconds, wall_seconds, per_io_ns, own_per_io_ns: None }
+    }
+
+    /// With the tool's own part of it, in nanoseconds of all I/Os together. It is never
+    /// more than the whole.
+    pub fn with_own(mut self, own_ns: Option<f64>, ios: u64) -> Cpu {
+        let most = self.per_io_ns;
+        self.own_per_io_ns = own_ns.filter(|_| ios > 0).map(|ns| (ns / ios as f64).min(most));
+        self
     }
 }
 
@@ -372,7 +383,9 @@ impl Report {
         let (user, system) =
             (time_ns(self.cpu.user_seconds * 1e9), time_ns(self.cpu.system_seconds * 1e9));
         let each = time_ns(self.cpu.per_io_ns);
-        out.line("processor", &format!("{each} an I/O ({user} user, {system} system)"))?;
+        let own = self.cpu.own_per_io_ns.map(|ns| format!(", {} of it bench's", time_ns(ns)));
+        let own = own.unwrap_or_default();
+        out.line("processor", &format!("{each} an I/O{own} ({user} user, {system} system)"))?;
         if let Some(ns) = self.self_check_ns {
             let late = time_ns(ns as f64);
             let text = format!("99.9 % of completions within {late} of the model");

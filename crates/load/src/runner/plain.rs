@@ -8,24 +8,34 @@ use port::Time;
 use super::Course;
 use crate::driver::Driver;
 use crate::load::Load;
+use crate::own::Timer;
 use crate::tally::Tally;
 use drive::error::Error;
 
 /// Up to `most` turns of a load that [is plain](Load::is_plain) and counts, without what
-/// every turn of another is asked. Completions of the last, which began at `before`, are
-/// left. Gives when it ended, and how many went before it.
+/// every turn of another is asked. Completions of the last, which began at `before` and is
+/// not told to `timer`, are left. Gives when it ended, and how many went before it.
 pub(super) fn plain_turns(
     driver: &mut dyn Driver,
     load: &mut Load,
     course: &mut Course,
-    tally: &mut Tally,
+    (tally, timer): (&mut Tally, &mut Timer),
     (before, most): (&mut Time, u32),
 ) -> Result<(Time, u32), Error> {
-    let mut passed = 0;
+    // Turns that are over, and those of them that the timer knows of.
+    let (mut passed, mut told) = (0, 0);
+    let mut stop = most.min(timer.left());
     loop {
+        timer.turns();
         let now = driver.turn(None, &mut load.queue, &mut load.done)?;
-        if passed + 1 >= most || course.left == 0 {
-            return Ok((now, passed));
+        if passed + 1 >= stop || course.left == 0 {
+            if passed + 1 >= most || course.left == 0 {
+                timer.turned(passed - told);
+                return Ok((now, passed));
+            }
+            timer.turned(passed + 1 - told);
+            told = passed + 1;
+            stop = most.min(told + timer.left());
         }
         course.ended(*before, now, || load.ended());
         load.complete_plain(now, tally, driver);
@@ -34,6 +44,7 @@ pub(super) fn plain_turns(
         load.issue_plain(now, &mut course.left, driver);
         if load.is_idle() {
             // Its time is over, and there is nothing to turn for.
+            timer.turned(passed - told);
             return Ok((now, passed));
         }
     }

@@ -164,6 +164,8 @@ impl Runner<'_> {
             lanes.iter_mut().for_each(|lane| lane.load.look_ahead());
         }
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
+        let most = lanes.iter().map(|lane| lane.load.bs()).max().unwrap_or(0);
+        let mut timer = self.timer(line.queue.capacity(), most);
         loop {
             for (n, lane) in lanes.iter_mut().enumerate() {
                 let counted = lane.tally.counts();
@@ -181,7 +183,9 @@ impl Runner<'_> {
                 break;
             }
             let before = now;
+            timer.turns();
             now = driver.turn(next, &mut line.queue, &mut line.done)?;
+            timer.turned(1);
             line.give(&mut lanes);
             // Where one's requests take no time that of none goes on.
             let of = |lanes: &[Lane]| lanes.iter().map(|lane| lane.load.ended()).sum::<u64>();
@@ -198,6 +202,8 @@ impl Runner<'_> {
                 self.look_at_all(&mut lanes, now);
             }
         }
+        // The first load has that, too.
+        lanes[0].tally.own = timer.own();
         self.end_dies(&mut lanes[0].tally, driver);
         if self.slowest > 0 {
             driver.set_stories(false);

@@ -62,7 +62,7 @@ fn sample() -> Report {
         gc: Some(Gc { collections: 12, moved: 75_000, copied: 0 }),
         erases: Some(36),
         self_check_ns: Some(3_200),
-        cpu: Cpu::new(0.6, 0.02, 0.62, 1_000_000),
+        cpu: Cpu::new(0.6, 0.02, 0.62, 1_000_000).with_own(Some(31e6), 1_000_000),
         series: vec![row(0, 300_000), row(1, 280_000), row(2, 400_000), row(3, 20_000)],
         errors: 0,
         seed: 42,
@@ -99,7 +99,7 @@ collection  12 runs, 75.0 k blocks moved; 36 erases
 steady      steady state not reached after 25 rounds: figures may still move
 IOPS        ▆▆█▁
 over time   20.0 k to 400 k, a column is 1.00 s
-processor   620 ns an I/O (600 ms user, 20.0 ms system)
+processor   620 ns an I/O, 31.0 ns of it bench's (600 ms user, 20.0 ms system)
 self-check  99.9 % of completions within 3.20 us of the model
 errors      none
 ";
@@ -176,12 +176,19 @@ fn an_empty_run_prints() {
     (r.ios, r.bytes, r.seconds, r.iops) = (0, 0, 0.0, 0.0);
     (r.latency_ns, r.read, r.write) = (Summary::default(), None, None);
     r.series.clear();
-    r.cpu = Cpu::new(0.1, 0.1, 0.2, 0);
+    r.cpu = Cpu::new(0.1, 0.1, 0.2, 0).with_own(Some(5.0), 0);
+    assert_eq!(r.cpu.own_per_io_ns, None);
     r.steady = Some(SteadyState::new(true, 7, 5, ROUND_NS));
     let text = r.to_text();
     assert!(text.contains("insufficient samples: p99.9 needs"));
     assert!(text.contains("reached after 7 rounds"));
     assert!(!text.contains("NaN") && !text.contains("inf"));
+}
+
+#[test]
+fn the_tool_s_own_part_is_no_more_than_the_whole() {
+    let of = |own| Cpu::new(0.3, 0.1, 0.5, 1000).with_own(own, 1000).own_per_io_ns;
+    assert_eq!([of(Some(1e5)), of(Some(1e9)), of(None)], [Some(100.0), Some(400_000.0), None]);
 }
 
 #[test]

@@ -472,6 +472,7 @@ fn plain_loads_are_measured_as_all_others() {
         "tlc --rw randread --qd 1 --time 20ms --precondition seq",
         "tlc --rw randwrite --qd 8 --time 30ms --ramp 10ms",
         "tlc --rw randwrite --qd 1 --flush-every 3 --time 10ms",
+        "tlc --rw randrw --qd 16 --hot 10:80 --time 10ms --precondition seq",
         "ref --rw trim --qd 4 --time 1ms --precondition seq",
         "ref --rw randrw --qd 8 --threads 3 --ios 5k --precondition seq",
         "ref --rw randread --qd 32 --time 10ms --bs 16k --precondition seq",
@@ -486,6 +487,25 @@ fn plain_loads_are_measured_as_all_others() {
         }
         let rows = |json: &Value| json["series"].as_array().unwrap().len();
         assert_eq!(rows(&plain), rows(&other), "{line}");
+    }
+}
+
+/// What of the processor's time is the tool's own: of a run with turns enough.
+#[test]
+fn the_tool_tells_what_it_takes_itself() {
+    let lines = [
+        "null: --rw randread --qd 4 --ios 200k",
+        "mem:ref,size=16M,store=none --rw randrw --qd 4 --ios 100k --precondition seq",
+        "mem:ref,size=16M --rw randrw --qd 4 --ios 50k --precondition seq --verify",
+        "mem:ref,size=16M,store=none --rw randread --job rw=write,bs=4k,qd=4 --time 100ms",
+    ];
+    for line in lines {
+        let json = report(line);
+        let (own, all) = (number(&json, "/cpu/own_per_io_ns"), number(&json, "/cpu/per_io_ns"));
+        assert!(0.0 < own && own <= all, "{line}: {own} of {all}");
+    }
+    for line in ["null: --rw randread --ios 100", "mem:ref,size=16M --rw randread --ios 100"] {
+        assert!(report(line)["cpu"]["own_per_io_ns"].is_null(), "{line}");
     }
 }
 
