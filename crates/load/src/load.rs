@@ -23,6 +23,7 @@ pub use recorded::Played;
 use recorded::Recorded;
 use submitter::{AHEAD, Ahead, Submitter};
 
+mod plain;
 mod recorded;
 mod submitter;
 
@@ -124,6 +125,8 @@ pub struct Load {
     bs: u64,
     /// How the bytes of a request are found, where not all are of one size.
     varied: Option<Shape>,
+    /// Whether there are flushes between them.
+    flushes: bool,
     /// Whether what is left of a run is counted in bytes, not in requests.
     in_bytes: bool,
     /// Whether arrivals that could not be made until the end of a run are not made.
@@ -199,6 +202,7 @@ impl Load {
             turn: 0,
             bs: pattern.most(),
             varied: pattern.varied.map(|_| *shape),
+            flushes: pattern.flush_every > 0,
             in_bytes: false,
             in_time: false,
             hot_end: pattern.hot_end(),
@@ -317,12 +321,6 @@ impl Load {
         }
     }
 
-    /// Whether requests are of one size and without bytes, each of which follows another.
-    pub fn is_plain(&self) -> bool {
-        let follows = self.arrivals.is_none() && self.recorded.is_none();
-        follows && self.varied.is_none() && self.kept == 0 && !self.in_bytes
-    }
-
     /// Whether requests come at times of their own.
     pub fn is_open(&self) -> bool {
         self.arrivals.is_some()
@@ -401,26 +399,6 @@ impl Load {
             });
         }
         Ok(())
-    }
-
-    /// The same of a load that [is plain](Load::is_plain), where nobody verifies: with fewer
-    /// questions, which are a third of what a request takes.
-    #[inline(always)]
-    pub fn issue_plain(&mut self, now: Time, left: &mut u64, driver: &dyn Driver) {
-        if self.idle.len() < self.batch {
-            return;
-        }
-        let Load { idle, slots, submitters, queue, hot_end, queue_number, .. } = self;
-        while *left > 0
-            && let Some(slot) = idle.pop()
-        {
-            let entry = &mut slots[slot as usize];
-            let access = submitters[entry.submitter as usize].draw(driver);
-            (entry.start, entry.access, entry.counted) = (now, access, true);
-            *left -= u64::from(access.op != BlockOp::Flush);
-            let way = (u8::from(access.offset < *hot_end), *queue_number);
-            queue.put(|| request(slot, &access, way, Buffer::empty()));
-        }
     }
 
     /// An access that may be made now.
@@ -518,31 +496,5 @@ impl Load {
             self.idle.push(id as u32);
         }
         Ok(())
-    }
-
-    /// The same of a load that [is plain](Load::is_plain), where nobody verifies and nobody
-    /// asks more of a request than how long it took.
-    #[inline(always)]
-    pub fn complete_plain(&mut self, now: Time, tally: &mut Tally, driver: &dyn Driver) {
-        let Load { done, slots, idle, .. } = self;
-        let mut is_first = true;
-        done.take_all(|BlockDone { id, op, status, .. }| {
-            let slot = &slots[id as usize];
-            let len = slot.access.len;
-            if !status.is_ok() {
-                tally.failed(now, slot.counted, || slot.failed(op, status));
-            } else {
-                if op == BlockOp::Write {
-                    tally.written += len;
-                }
-                if slot.counted {
-                    if std::mem::take(&mut is_first) {
-                        tally.go_on(now, || driver.gauges());
-                    }
-                    tally.record(op, len, now, now.since(slot.start));
-                }
-            }
-            idle.push(id as u32);
-        });
     }
 }

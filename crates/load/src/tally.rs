@@ -86,6 +86,27 @@ fn place(op: BlockOp) -> usize {
     }
 }
 
+/// Requests that began at the same time and ended, how many of each kind.
+pub struct Run {
+    /// When they began.
+    pub start: Time,
+    counts: [u64; 4],
+}
+
+impl Run {
+    /// None yet.
+    #[inline]
+    pub fn new(start: Time) -> Run {
+        Run { start, counts: [0; 4] }
+    }
+
+    /// One more.
+    #[inline]
+    pub fn add(&mut self, op: BlockOp) {
+        self.counts[place(op)] += 1;
+    }
+}
+
 impl Default for Tally {
     fn default() -> Tally {
         Tally::new()
@@ -149,19 +170,45 @@ impl Tally {
     /// went on to last. Flushes do not count among the others.
     #[inline]
     pub fn record(&mut self, op: BlockOp, len: u64, now: Time, latency: u64) {
-        let place = place(op);
-        self.bytes[place] += len;
+        self.record_many((place(op), 1), len, now, latency);
+    }
+
+    /// Counts so many of one kind, one at least, which have so many bytes together.
+    #[inline]
+    fn record_many(&mut self, (place, n): (usize, u64), bytes: u64, now: Time, latency: u64) {
+        self.bytes[place] += bytes;
         self.end = now;
         match &mut self.series {
-            Some(series) if place < KINDS => series.record(place, latency),
-            _ => self.record_apart(place, latency),
+            Some(series) if place < KINDS => series.record_many(place, latency, n),
+            _ => self.record_apart((place, n), latency),
+        }
+    }
+
+    /// Counts requests of one size that began at the same time and were seen to be done at
+    /// `now`, and forgets them; `gauges` are asked where a row ends before.
+    #[inline]
+    pub fn record_run(
+        &mut self,
+        run: &mut Run,
+        (now, len): (Time, u64),
+        gauges: impl FnOnce() -> Gauges,
+    ) {
+        if run.counts == [0; 4] {
+            return;
+        }
+        self.go_on(now, gauges);
+        let latency = now.since(run.start);
+        self.written += run.counts[place(BlockOp::Write)] * len;
+        for (place, n) in run.counts.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
+            self.record_many((place, *n), *n * len, now, latency);
+            *n = 0;
         }
     }
 
     /// What is in no row.
     #[inline(never)]
-    fn record_apart(&mut self, place: usize, latency: u64) {
-        self.latency.get_mut(place).unwrap_or(&mut self.flushes).record(latency);
+    fn record_apart(&mut self, (place, n): (usize, u64), latency: u64) {
+        self.latency.get_mut(place).unwrap_or(&mut self.flushes).record_many(latency, n);
     }
 
     /// Whether anything was counted but flushes.

@@ -71,9 +71,15 @@ impl Histogram {
     /// Counts one value, in nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
-        self.counts[bucket_of(ns.min(MAX_NS))] += 1;
-        self.count += 1;
-        self.sum += u128::from(ns);
+        self.record_many(ns, 1);
+    }
+
+    /// Counts one value, in nanoseconds, `n` times: at least once.
+    #[inline]
+    pub fn record_many(&mut self, ns: u64, n: u64) {
+        self.counts[bucket_of(ns.min(MAX_NS))] += n;
+        self.count += n;
+        self.sum += u128::from(ns) * u128::from(n);
         // Nearly always neither: a branch is less than two values that are written back.
         if ns < self.min {
             self.min = ns;

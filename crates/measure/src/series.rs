@@ -131,7 +131,13 @@ impl Series {
     /// Counts an I/O of a kind, numbered from 0, that took `latency_ns`.
     #[inline]
     pub fn record(&mut self, kind: usize, latency_ns: u64) {
-        self.open[kind].record(latency_ns);
+        self.record_many(kind, latency_ns, 1);
+    }
+
+    /// Counts so many of them, one at least, of which each took as long.
+    #[inline]
+    pub fn record_many(&mut self, kind: usize, latency_ns: u64, n: u64) {
+        self.open[kind].record_many(latency_ns, n);
     }
 
     /// Closes the series at `at_ns`.

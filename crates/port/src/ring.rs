@@ -101,6 +101,24 @@ impl<T> Ring<T> {
         self.len += 1;
     }
 
+    /// Puts what `make` gives of each of `from` at the end, the last of them first, as those
+    /// of a stack are taken. The room is looked at once.
+    ///
+    /// # Panics
+    /// When it has no room for all of them; the caller looked at [`Ring::room`].
+    #[inline(always)]
+    pub fn put_stacked<U>(&mut self, from: &[U], mut make: impl FnMut(&U) -> T) {
+        assert!(from.len() <= self.room(), "the caller saw room");
+        let (first, mask) = (self.head + self.len, self.items.len() - 1);
+        for (i, one) in from.iter().rev().enumerate() {
+            // SAFETY: it is masked to the length of `items`. As there was room it is outside
+            // the items, which it joins below; what was made is not dropped where `make`
+            // panics.
+            unsafe { self.items.get_unchecked_mut((first + i) & mask) }.write(make(one));
+        }
+        self.len += from.len();
+    }
+
     /// Takes the oldest item.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
@@ -255,6 +273,24 @@ mod tests {
         assert_eq!(r.push(3), Ok(()));
         assert_eq!(r.drain().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(r.pop(), None);
+    }
+
+    #[test]
+    fn a_stack_is_put_at_the_end_from_its_top() {
+        for before in 0..5 {
+            let mut r = Ring::new(3);
+            (0..before).for_each(|_| drop((r.push(9), r.pop())));
+            r.push(1).unwrap();
+            r.put_stacked(&[30, 20], |i| i / 10);
+            r.put_stacked(&[], |i: &i32| *i);
+            assert_eq!((r.room(), r.drain().collect::<Vec<_>>()), (0, vec![1, 2, 3]));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "saw room")]
+    fn no_more_is_put_than_fits() {
+        Ring::new(2).put_stacked(&[1, 2, 3], |i| *i);
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod zipf;
 
 pub use arrivals::{Arrivals, Rate, RateError};
 pub use content::Mismatch;
-pub use pattern::{Access, Generator, Order, Pattern, PatternError};
+pub use pattern::{Access, Generator, Order, Pattern, PatternError, Uniform};
 pub use rng::Rng;
 pub use sizes::{Sizes, SizesError, Split, Varied};
 pub use tight::{Tight, TightOptions};

@@ -340,14 +340,9 @@ pub struct Generator {
     bs: u64,
     offset: u64,
     source: Source,
-    /// A draw below this is a read.
-    reads: u64,
-    /// A draw below this, and no read, is a trim.
-    trims: u64,
-    /// No draw is needed when there is one operation only.
-    only: Option<BlockOp>,
-    /// That operation, where addresses are uniform and writes need not be counted.
-    uniform: Option<BlockOp>,
+    mix: Mix,
+    /// Whether addresses are uniform, all are of one size and writes need not be counted.
+    is_uniform: bool,
     /// Whether anything but plain accesses of one size may come: looked at first, so that
     /// those need no other branch.
     is_special: bool,
@@ -376,6 +371,52 @@ impl Course {
         let at = if *next + len <= self.length { *next } else { 0 };
         *next = at + len;
         at
+    }
+}
+
+/// Accesses of one size at uniform addresses: what is left of a generator where nothing
+/// else comes, so small that many are drawn from the processor's registers.
+pub struct Uniform {
+    rng: Rng,
+    blocks: u64,
+    bs: u64,
+    offset: u64,
+    mix: Mix,
+}
+
+/// The shares of operations.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    /// No draw is needed when there is one operation only.
+    only: Option<BlockOp>,
+    /// A draw below this is a read.
+    reads: u64,
+    /// A draw below this, and no read, is a trim.
+    trims: u64,
+}
+
+impl Mix {
+    #[inline(always)]
+    fn draw(&self, rng: &mut Rng) -> BlockOp {
+        if let Some(op) = self.only {
+            return op;
+        }
+        match rng.bits() >> 32 {
+            d if d < self.reads => BlockOp::Read,
+            d if d < self.trims => BlockOp::Trim,
+            _ => BlockOp::Write,
+        }
+    }
+}
+
+impl Uniform {
+    /// The next access. There always is one.
+    #[inline(always)]
+    #[expect(clippy::should_implement_trait, reason = "it never ends, so it gives no option")]
+    pub fn next(&mut self) -> Access {
+        let Uniform { rng, blocks, bs, offset, mix } = self;
+        let op = mix.draw(rng);
+        Access { op, offset: *offset + rng.below(*blocks) * *bs, len: *bs, fua: false }
     }
 }
 
@@ -445,17 +486,15 @@ impl Generator {
             Box::new(Course { sizes, length: pattern.length, next: [start; 2] })
         };
         let counts_writes = pattern.fua_every > 0 || pattern.flush_every > 0;
-        let is_uniform = pattern.order == Order::Uniform && !counts_writes;
+        let is_even = !counts_writes && pattern.varied.is_none();
         Ok(Generator {
-            uniform: only.filter(|_| is_uniform),
+            is_uniform: pattern.order == Order::Uniform && is_even,
             rng: Rng::new(seed, u64::from(submitter)),
             blocks,
             bs: pattern.bs,
             offset: pattern.offset,
             source,
-            reads: threshold(reads),
-            trims: threshold(reads + trims),
-            only,
+            mix: Mix { only, reads: threshold(reads), trims: threshold(reads + trims) },
             is_special: pattern.flush_every > 0 || pattern.varied.is_some(),
             counts_writes,
             fua_every: pattern.fua_every,
@@ -464,6 +503,20 @@ impl Generator {
             writes_to_flush: pattern.flush_every,
             varied: pattern.varied.map(course),
         })
+    }
+
+    /// The same accesses, where all are uniform and of one size. Those drawn from there
+    /// count here once this [goes on](Generator::go_on).
+    #[inline(always)]
+    pub fn to_uniform(&self) -> Option<Uniform> {
+        let Generator { blocks, bs, offset, mix, .. } = *self;
+        self.is_uniform.then(|| Uniform { rng: self.rng.clone(), blocks, bs, offset, mix })
+    }
+
+    /// Goes on where those of `uniform` ended.
+    #[inline(always)]
+    pub fn go_on(&mut self, uniform: Uniform) {
+        self.rng = uniform.rng;
     }
 
     /// The next access. There always is one.
@@ -478,11 +531,12 @@ impl Generator {
 
     #[inline(always)]
     fn next_plain(&mut self) -> Access {
-        if let Some(op) = self.uniform {
-            let block = self.rng.below(self.blocks);
-            return Access { op, offset: self.offset + block * self.bs, len: self.bs, fua: false };
+        if let Some(mut uniform) = self.to_uniform() {
+            let access = uniform.next();
+            self.go_on(uniform);
+            return access;
         }
-        let op = self.only.unwrap_or_else(|| self.draw_op());
+        let op = self.mix.draw(&mut self.rng);
         // Asked first, so that most patterns need no branch on the operation.
         let fua = self.counts_writes && op == BlockOp::Write && self.count_write();
         Access { op, offset: self.offset + self.draw_block() * self.bs, len: self.bs, fua }
@@ -496,7 +550,7 @@ impl Generator {
             return Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
         }
         let Some(mut course) = self.varied.take() else { return self.next_plain() };
-        let op = self.only.unwrap_or_else(|| self.draw_op());
+        let op = self.mix.draw(&mut self.rng);
         let fua = self.counts_writes && op == BlockOp::Write && self.count_write();
         let is_read = op == BlockOp::Read;
         let sizes = if is_read { &course.sizes.reads } else { &course.sizes.others };
@@ -515,16 +569,6 @@ impl Generator {
         let at = self.draw_block() * self.bs;
         let at = at - at % unit;
         if at <= last { at } else { self.rng.below(last / unit + 1) * unit }
-    }
-
-    #[inline]
-    fn draw_op(&mut self) -> BlockOp {
-        let draw = self.rng.bits() >> 32;
-        match draw {
-            d if d < self.reads => BlockOp::Read,
-            d if d < self.trims => BlockOp::Trim,
-            _ => BlockOp::Write,
-        }
     }
 
     /// Counts a write; true when it is to be forced to the medium.

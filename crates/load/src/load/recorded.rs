@@ -100,6 +100,7 @@ impl Load {
             turn: 0,
             bs: longest,
             varied: Some(*shape),
+            flushes: true,
             in_bytes: false,
             in_time: false,
             hot_end: 0,

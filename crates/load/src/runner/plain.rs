@@ -38,11 +38,11 @@ pub(super) fn plain_turns(
             stop = most.min(told + timer.left());
         }
         course.ended(*before, now, || load.ended());
-        load.complete_plain(now, tally, driver);
+        let lone = load.complete_plain(now, tally, driver);
         (*before, passed) = (now, passed + 1);
         course.look(now, tally.written);
-        load.issue_plain(now, &mut course.left, driver);
-        if load.is_idle() {
+        load.issue_plain(now, &mut course.left, lone, driver);
+        if course.left == 0 && load.is_idle() {
             // Its time is over, and there is nothing to turn for.
             timer.turned(passed - told);
             return Ok((now, passed));
