@@ -83,8 +83,6 @@ pub(crate) struct Tales {
     /// Of each parallel unit one, and one more for each plane that reads by itself.
     clocks: Vec<Clocks>,
     each: usize,
-    /// How long the array of each parallel unit worked, or is to until it ends, in ns.
-    worked: Vec<u64>,
 }
 
 impl Tales {
@@ -101,27 +99,7 @@ impl Tales {
         let tale = |cause| Tale { came, cause, turns, waits, waited, array, retries };
         let clocks = |cause| Clocks { stand: waits, cause, since: Time::ZERO, turns: 0 };
         let clocks = units.flat_map(|cause| std::iter::repeat_n(clocks(cause), each));
-        let clocks: Vec<_> = clocks.collect();
-        let worked = vec![0; clocks.len() / each];
-        Tales { ops: ops.map(tale).collect(), clocks, each, worked }
-    }
-
-    /// The array of a parallel unit is to work so long.
-    #[inline]
-    pub fn works(&mut self, pu: u32, time: u64) {
-        self.worked[pu as usize] += time;
-    }
-
-    /// It is to work so much less than was said.
-    #[cold]
-    pub fn stops(&mut self, pu: u32, left: u64) {
-        let worked = &mut self.worked[pu as usize];
-        *worked = worked.saturating_sub(left);
-    }
-
-    /// How long it worked, or is to until what it is at ends, in ns.
-    pub fn worked(&self, pu: usize) -> u64 {
-        self.worked[pu]
+        Tales { ops: ops.map(tale).collect(), clocks: clocks.collect(), each }
     }
 
     /// The number of the clocks of a place.

@@ -33,6 +33,7 @@ mod sensing;
 mod sharing;
 mod suspension;
 mod upkeep;
+mod work;
 
 pub(crate) use op::{Op, OpKind};
 
@@ -165,6 +166,9 @@ pub(crate) struct Units {
     slc: Option<Box<Slc>>,
     /// What stories are made of, where they are told.
     tales: Option<Box<Tales>>,
+    /// How long the array of each die worked, or is to until what it is at ends, in ns;
+    /// where that is asked for.
+    worked: Option<Box<[u64]>>,
     /// Suspensions so far.
     pub suspends: u64,
 }
@@ -220,6 +224,7 @@ impl Units {
             timeline: Timeline::new(geometry, slots),
             slc,
             tales: None,
+            worked: None,
             suspends: 0,
         })
     }
@@ -242,21 +247,6 @@ impl Units {
             let planes = self.dies.as_ref().map_or(1, |dies| dies.all.count_ones());
             Box::new(Tales::new(ops, units, planes))
         });
-    }
-
-    /// How long the array of a parallel unit worked since stories are told, in ns, what
-    /// it is at to its end; `None` where none are.
-    pub fn worked(&self, pu: usize) -> Option<u64> {
-        Some(self.tales.as_ref()?.worked(pu))
-    }
-
-    /// The same until `now`: of what it is at so much as is over.
-    pub fn worked_until(&self, now: Time, pu: usize) -> Option<u64> {
-        let first = (pu as u32) << self.register_bits;
-        let units = (first..first + (1 << self.register_bits)).map(|unit| &self.units[unit]);
-        let at_work = units.filter(|unit| unit.state == State::Array);
-        let left: u64 = at_work.map(|unit| unit.array_end.since(now)).sum();
-        Some(self.worked(pu)?.saturating_sub(left))
     }
 
     /// Tells of the operation that a parallel unit has done but for the bytes.
@@ -591,8 +581,8 @@ impl Units {
     fn start_array(&mut self, now: Time, pu: u32, is_read: bool, time: u64) {
         let (unit, end) = (&mut self.units[pu], now + time);
         (unit.state, unit.array_end) = (State::Array, end);
-        if let Some(tales) = &mut self.tales {
-            tales.works(pu >> self.register_bits, time);
+        if let Some(worked) = &mut self.worked {
+            worked[(pu >> self.register_bits) as usize] += time;
         }
         self.timeline.set(pu, is_read, end);
         if self.timing.suspend {

@@ -93,10 +93,8 @@ impl Live {
     pub fn of(drive: &mut Boxed, tells: bool) -> Live {
         if tells {
             drive.set_stories(true);
-        } else {
-            // Nobody reads these, but its units then say how long they worked.
-            drive.set_die_clocks(true);
         }
+        drive.set_die_clocks(Some(Time::ZERO));
         Live { tells, ..Live::default() }
     }
 

@@ -94,8 +94,8 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
         None
     }
 
-    /// From now on its dies tell how long they work, or no more.
-    fn set_die_clocks(&mut self, _on: bool) {}
+    /// From then on its dies tell how long they work, or no more.
+    fn set_die_clocks(&mut self, _from: Option<Time>) {}
 
     /// How long the array of each die worked until `now` since then, in ns, by group and
     /// unit: of [`MOST_UNITS`] at most, else none.
@@ -271,9 +271,9 @@ impl<D: Drive + ?Sized> Observed for D {
         (slc.blocks > 0).then_some(slc.folded * row)
     }
 
-    fn set_die_clocks(&mut self, on: bool) {
+    fn set_die_clocks(&mut self, from: Option<Time>) {
         for shard in 0..self.shards() {
-            self.target_mut(shard).lower_mut().device_mut().set_stories(on);
+            self.target_mut(shard).lower_mut().device_mut().set_die_clocks(from);
         }
     }
 

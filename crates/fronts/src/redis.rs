@@ -238,7 +238,8 @@ impl Serving<'_> {
         target.lower_mut().device_mut().set_on_a_clock(true);
         batched::begin_faults(&mut target, rules);
         // Of one that is watched units say how long they worked.
-        target.lower_mut().device_mut().set_stories(self.server.2.is_some());
+        let from = self.server.2.as_ref().map(|_| Time::ZERO);
+        target.lower_mut().device_mut().set_die_clocks(from);
         let link = Link::new(lower::link_above(self.config), target);
         let desk = self.server.2.as_ref().map(|_| Desk::new());
         let staffed = Staffed::new(Tended::new(link), desk.clone());

@@ -278,7 +278,7 @@ impl<D: Observed> Driver for Virtual<D> {
     }
 
     fn set_die_clocks(&mut self, on: bool) {
-        self.drive.set_die_clocks(on);
+        self.drive.set_die_clocks(on.then_some(self.now));
     }
 
     fn dies_worked(&self, at: Time) -> Vec<u64> {

@@ -290,6 +290,11 @@ impl Runner<'_> {
         tally.causes = self.explains.then(Causes::new);
     }
 
+    /// Whether dies are to tell how long they work.
+    fn asks_dies(&self) -> bool {
+        self.die_clocks || (self.charts && self.slowest > 0)
+    }
+
     /// Begins to keep what changes over a run that begins to count.
     fn begin_charts(&self, tally: &mut Tally, now: Time, driver: &dyn Driver) {
         if !self.charts {
@@ -311,7 +316,7 @@ impl Runner<'_> {
         if let Some(dies) = &mut tally.dies {
             dies.finish(driver.now().0, driver.dies_worked(driver.now()));
         }
-        if self.die_clocks {
+        if self.asks_dies() {
             driver.set_die_clocks(false);
         }
     }
@@ -327,7 +332,8 @@ impl Runner<'_> {
         if plan.count && self.slowest > 0 {
             self.keep(&mut tally);
             driver.set_stories(true);
-        } else if plan.count && self.die_clocks {
+        }
+        if plan.count && self.asks_dies() {
             driver.set_die_clocks(true);
         }
         let began = driver.now();
@@ -393,7 +399,7 @@ impl Runner<'_> {
             timer.turns();
             let turned = match is_reading {
                 true => Ok(now),
-                false if is_plain && counted && course.left > 0 && tally.dies.is_none() => {
+                false if is_plain && counted && course.left > 0 => {
                     let most = stride.turns - turns;
                     let counts = (&mut tally, &mut timer);
                     plain_turns(driver, load, &mut course, counts, (&mut before, most)).map(

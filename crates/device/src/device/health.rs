@@ -80,9 +80,15 @@ impl<M: Medium> Device<M> {
         self.units.slc_health()
     }
 
-    /// How long the arrays of its parallel units worked since stories are told, in ns, by
-    /// unit, channel by channel; what they are at counts to its end, as if it were over.
-    /// Planes that read by themselves count each. Nothing where no stories are told.
+    /// From then on its parallel units say how long their arrays work, what they are at
+    /// included; or no more.
+    pub fn set_die_clocks(&mut self, from: Option<Time>) {
+        self.units.set_die_clocks(from);
+    }
+
+    /// How long the arrays of its parallel units worked since they say so, in ns, by unit,
+    /// channel by channel; what they are at counts to its end, as if it were over. Planes
+    /// that read by themselves count each. Nothing where nobody asked.
     pub fn worked(&self) -> impl Iterator<Item = u64> + '_ {
         self.of_units(|pu| self.units.worked(pu))
     }

@@ -51,10 +51,9 @@ impl Units {
         if let Some(tales) = &mut self.tales {
             let at = (pu >> self.register_bits, 0);
             tales.suspended(now, at, active, self.timing.suspend_time);
-            tales.stops(at.0, left);
-            tales.works(at.0, self.timing.suspend_time);
         }
         (unit.paused, unit.paused_left) = (active, left);
+        self.works_less(pu, left, self.timing.suspend_time);
         let unit = &mut self.units[pu];
         (unit.active, unit.state) = (NONE, State::Suspending);
         self.timeline.clear(pu);

@@ -370,7 +370,7 @@ fn units_tell_how_long_their_arrays_worked() {
     let g = geometry(1, 2, 1);
     let mut rig = written(&g, &timing());
     assert_eq!(rig.port.worked().count(), 0, "nobody asked");
-    rig.port.set_stories(true);
+    rig.port.set_die_clocks(Some(rig.now));
     for pu in [0, 0, 1] {
         rig.one(of(User, Read, g.ppa(0, pu, 0, 0), 1));
     }
@@ -379,7 +379,7 @@ fn units_tell_how_long_their_arrays_worked() {
     let suspends =
         Timing { suspend: true, suspend_time: 20, resume_time: 30, reads_first: true, ..timing() };
     let mut rig = written(&g, &suspends);
-    rig.port.set_stories(true);
+    rig.port.set_die_clocks(Some(rig.now));
     let start = rig.now.0;
     rig.submit(start, of(User, Reset, g.ppa(0, 0, 0, 0), 1));
     rig.submit(start + 500, of(User, Read, g.ppa(0, 0, 1, 0), 1));
@@ -392,7 +392,7 @@ fn units_tell_how_long_their_arrays_worked() {
 fn units_tell_how_long_their_arrays_worked_until_now() {
     let g = geometry(1, 2, 1);
     let mut rig = written(&g, &timing());
-    rig.port.set_stories(true);
+    rig.port.set_die_clocks(Some(rig.now));
     let start = rig.now.0;
     rig.submit(start, of(User, Reset, g.ppa(0, 1, 0, 0), 1));
     rig.submit(start + 1500, of(User, Read, g.ppa(0, 0, 0, 0), 1));
@@ -403,4 +403,22 @@ fn units_tell_how_long_their_arrays_worked_until_now() {
     assert_eq!(rig.port.worked_until(Time(start + 1600)).nth(1), Some(half + 100));
     rig.drain();
     assert!(rig.port.worked_until(rig.now).eq([50, 3000]));
+}
+
+/// What is in the array when somebody asks counts from then on, and no more than that.
+#[test]
+fn what_units_are_at_counts_from_when_they_are_asked() {
+    let g = geometry(1, 2, 1);
+    let mut rig = written(&g, &timing());
+    let start = rig.now.0;
+    rig.submit(start, of(User, Reset, g.ppa(0, 1, 0, 0), 1));
+    rig.submit(start + 1500, of(User, Read, g.ppa(0, 0, 0, 0), 1));
+    rig.port.set_die_clocks(Some(Time(start + 1500)));
+    assert!(rig.port.worked_until(Time(start + 1500)).eq([0, 0]));
+    assert_eq!(rig.port.worked_until(Time(start + 1700)).nth(1), Some(200));
+    rig.drain();
+    let worked: Vec<u64> = rig.port.worked().collect();
+    assert!(worked[0] == 50 && (1500..2000).contains(&worked[1]), "{worked:?}");
+    rig.port.set_die_clocks(None);
+    assert_eq!(rig.port.worked().count(), 0);
 }

@@ -5,7 +5,7 @@
 
 use port::Time;
 
-use super::Course;
+use super::{Course, look_at_dies};
 use crate::driver::Driver;
 use crate::load::Load;
 use crate::own::Timer;
@@ -39,6 +39,7 @@ pub(super) fn plain_turns(
         }
         course.ended(*before, now, || load.ended());
         let lone = load.complete_plain(now, tally, driver);
+        look_at_dies(tally, now, driver);
         (*before, passed) = (now, passed + 1);
         course.look(now, tally.written);
         load.issue_plain(now, &mut course.left, lone, driver);
