@@ -363,7 +363,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// A row of survivors is to be sent.
     #[inline]
     fn send_gathered(&mut self, unit: u32) {
-        self.stripe.older.push_back(unit);
+        self.stripe.older.put(|| unit);
         self.facts.news = true;
     }
 

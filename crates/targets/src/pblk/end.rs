@@ -63,7 +63,8 @@ impl<D: OpenChannel> Pblk<D> {
         let at_work = |(rank, c): (usize, &Collector)| {
             c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
         };
-        let moved = self.stripe.older.iter().filter(|&&unit| !self.units.is_user(unit));
+        let older = (0..self.stripe.older.len()).filter_map(|i| self.stripe.older.get(i));
+        let moved = older.filter(|&&unit| !self.units.is_user(unit));
         busy > moved.count()
             || self.collectors.of.iter().enumerate().any(at_work)
             || self.saved.meta.chunks.values().any(|own| own.erasing || own.rows > 0)

@@ -30,8 +30,8 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn level(&self, pu: usize, rank: usize) -> i64 {
         let size = i64::from(self.geometry.chunk_blocks());
         let c = &self.collectors.of[rank];
-        let left = |open: super::space::OpenChunk| size - i64::from(open.next);
-        let open = self.stripe.opened(rank).map(left).sum::<i64>() + c.open.map_or(0, left);
+        let open = c.open.map_or(0, |open| size - i64::from(open.next));
+        let open = open + i64::from(self.stripe.room(rank));
         let won = if c.victim.is_some() && c.wins { i64::from(c.next) } else { 0 };
         let taken = i64::from(self.gathered(rank) + c.promised);
         (self.space.pus[pu].free() as i64 + i64::from(c.draining)) * size + open + won - taken

@@ -136,7 +136,7 @@ struct Host {
     /// A block of memory for each part of one.
     scratch: Vec<Buffer>,
     /// Writes whose blocks are not all in the buffer yet, oldest first.
-    waiting: VecDeque<u32>,
+    waiting: Ring<u32>,
     /// Parts of blocks whose old bytes have arrived, to be put in the buffer.
     merges: VecDeque<u32>,
     /// Flushes and FUA writes, with what must be programmed.
@@ -328,7 +328,7 @@ impl<D: OpenChannel> Pblk<D> {
                 requests: Slots::new(DEPTH),
                 partials: Slots::new(partials),
                 scratch: Buffer::carve(partials, BLOCK_BYTES as usize)?,
-                waiting: VecDeque::with_capacity(DEPTH),
+                waiting: Ring::new(DEPTH),
                 merges: VecDeque::with_capacity(PARTIALS),
                 flushes: VecDeque::with_capacity(DEPTH),
                 syncing: 0,
@@ -341,7 +341,7 @@ impl<D: OpenChannel> Pblk<D> {
             window: Window::new(unreadable, &geometry, held, &units),
             openings: Openings::new(&geometry, device.timing())?,
             units,
-            stripe: Stripe::new(&geometry, at_once),
+            stripe: Stripe::new(&geometry, at_once, rows as usize),
             collectors: Collectors {
                 of: Collector::all(&geometry),
                 survivors: Survivors::all(&geometry, row_bytes)?,

@@ -1,11 +1,9 @@
 //! The way to flash: rows striped over the parallel units, and what follows
 //! when one is programmed.
 
-use std::collections::VecDeque;
-
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
-use port::{OutOfMemory, Whose};
+use port::{OutOfMemory, Ring, Whose};
 
 use super::config::MAX_STREAMS;
 use super::map::Place;
@@ -27,8 +25,10 @@ pub(super) const USER_LEAVES: usize = 1;
 #[repr(align(64))]
 struct PuStripe {
     pu: usize,
-    /// By stream.
+    /// By stream: set by [`Stripe::set_open`].
     open: [Option<OpenChunk>; MAX_STREAMS],
+    /// Blocks left in these, not none where there is one.
+    room: u32,
     /// User rows on their way.
     rows: u8,
     /// Of 256 turns, how many it lets pass, since it is more worn than others.
@@ -52,16 +52,19 @@ pub(super) struct Stripe {
     passing: bool,
     /// User rows at one parallel unit, at most.
     most: u8,
+    /// Blocks of a chunk.
+    size: u32,
     /// Full units of the user that wait for a parallel unit.
-    pub ready: VecDeque<u32>,
+    pub ready: Ring<u32>,
     /// Units whose copies may be older than some on their way: of collection, and
     /// those of which a program failed. They wait while a checkpoint settles.
-    pub older: VecDeque<u32>,
+    pub older: Ring<u32>,
 }
 
 impl Stripe {
-    /// For parallel units that program `at_once` rows at a time.
-    pub fn new(geometry: &Geometry, at_once: u32) -> Stripe {
+    /// For parallel units that program `at_once` rows at a time, and a buffer of so
+    /// many rows of the user.
+    pub fn new(geometry: &Geometry, at_once: u32, rows: usize) -> Stripe {
         let mut ranks = vec![u32::MAX; geometry.pu_slots()];
         let mut pus = Vec::new();
         for (rank, pu) in geometry.pus_channels_first().enumerate() {
@@ -69,9 +72,10 @@ impl Stripe {
             pus.push(PuStripe { pu, ..PuStripe::default() });
         }
         let able = Ranks::new(pus.len());
-        let [ready, older] = [(); 2].map(|()| VecDeque::with_capacity(64));
+        let (ready, older) = (Ring::new(rows), Ring::new(rows + 2 * pus.len()));
         let most = ROWS_PER_PU.saturating_mul(at_once).min(u8::MAX.into()) as u8;
-        Stripe { pus, ranks, able, next: 0, passing: false, most, ready, older }
+        let size = geometry.chunk_blocks();
+        Stripe { pus, ranks, able, next: 0, passing: false, most, size, ready, older }
     }
 
     /// A parallel unit's place in the round.
@@ -89,8 +93,26 @@ impl Stripe {
     /// A parallel unit goes on with a chunk that was begun before the start, in a
     /// stream that has none: which one it was of is not known.
     pub fn go_on(&mut self, pu: usize, open: OpenChunk) {
-        let all = &mut self.pus[self.ranks[pu] as usize].open;
-        *all.iter_mut().find(|open| open.is_none()).expect("one for each stream") = Some(open);
+        let rank = self.rank(pu);
+        let free = self.pus[rank].open.iter().position(Option::is_none);
+        self.set_open(rank, free.expect("one for each stream"), Some(open));
+    }
+
+    /// The chunk of a stream is from now on that one, if any.
+    #[inline]
+    fn set_open(&mut self, rank: usize, stream: usize, open: Option<OpenChunk>) {
+        let left = |open: Option<OpenChunk>| open.map_or(0, |open| self.size - open.next);
+        let stripe = &mut self.pus[rank];
+        stripe.room = stripe.room + left(open) - left(stripe.open[stream]);
+        stripe.open[stream] = open;
+    }
+
+    /// Blocks left in the chunks open for the user at a place in the round.
+    #[inline]
+    pub fn room(&self, rank: usize) -> u32 {
+        let left = |open: OpenChunk| self.size - open.next;
+        debug_assert_eq!(self.pus[rank].room, self.opened(rank).map(left).sum::<u32>());
+        self.pus[rank].room
     }
 
     /// The chunks open for the user at a place in the round.
@@ -102,18 +124,23 @@ impl Stripe {
     /// Whether a chunk is open for the user at a place in the round.
     #[inline]
     pub fn has_open(&self, rank: usize) -> bool {
-        self.pus[rank].open.iter().any(Option::is_some)
+        self.room(rank) > 0
     }
 
     /// A chunk open for the user at a place in the round is so no longer.
     pub fn take_open(&mut self, rank: usize) -> Option<OpenChunk> {
-        self.pus[rank].open.iter_mut().find_map(Option::take)
+        let stream = self.pus[rank].open.iter().position(Option::is_some)?;
+        let open = self.pus[rank].open[stream];
+        self.set_open(rank, stream, None);
+        open
     }
 
     /// A chunk is no longer open for the user, if it was.
     pub fn leave(&mut self, rank: usize, chunk: usize) {
-        for open in &mut self.pus[rank].open {
-            open.take_if(|open| open.chunk() == chunk);
+        for stream in 0..MAX_STREAMS {
+            if self.pus[rank].open[stream].is_some_and(|open| open.chunk() == chunk) {
+                self.set_open(rank, stream, None);
+            }
         }
     }
 
@@ -126,8 +153,8 @@ impl Stripe {
     /// No user row is on its way to a parallel unit, and no chunk is open for
     /// one.
     pub fn is_idle(&self, pu: usize) -> bool {
-        let stripe = &self.pus[self.ranks[pu] as usize];
-        stripe.rows == 0 && stripe.open.iter().all(Option::is_none)
+        let rank = self.rank(pu);
+        self.pus[rank].rows == 0 && !self.has_open(rank)
     }
 
     /// Full units that wait for a parallel unit.
@@ -235,7 +262,7 @@ impl<D: OpenChannel> Pblk<D> {
         while !self.stripe.ready.is_empty()
             && let Some(rank) = self.stripe.choose()
         {
-            let unit = self.stripe.ready.pop_front().expect("there is one");
+            let unit = self.stripe.ready.pop().expect("there is one");
             self.send_row(unit, rank);
         }
     }
@@ -248,13 +275,13 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         for _ in 0..self.stripe.older.len() {
-            let unit = self.stripe.older.pop_front().expect("they were counted");
+            let unit = self.stripe.older.pop().expect("they were counted");
             let is_sent = match self.units.is_user(unit) {
                 true => self.send_again(unit),
                 false => self.send_moved_row(unit) || self.send_stranded_row(unit),
             };
             if !is_sent {
-                self.stripe.older.push_back(unit);
+                self.stripe.older.put(|| unit);
             }
         }
     }
@@ -298,7 +325,8 @@ impl<D: OpenChannel> Pblk<D> {
             Some(open) => (stream, open),
             None => self.open_for(pu, rank, stream),
         };
-        self.stripe.pus[rank].open[stream] = self.advance_open(open);
+        let open_next = self.advance_open(open);
+        self.stripe.set_open(rank, stream, open_next);
         self.user_wrote(pu, rank);
         (pu, open)
     }
@@ -443,7 +471,7 @@ impl<D: OpenChannel> Pblk<D> {
         if self.units.is_user(unit) {
             self.counters.padding += u64::from(self.geometry.row_blocks());
         }
-        self.stripe.older.push_back(unit);
+        self.stripe.older.put(|| unit);
     }
 
     /// A row of a chunk is programmed. Its last one need not be the last to say
@@ -558,7 +586,7 @@ mod tests {
             page_bytes: 4096,
             pages_at_once: 1,
         };
-        let mut stripe = Stripe::new(&Geometry::new(dim).unwrap(), 1);
+        let mut stripe = Stripe::new(&Geometry::new(dim).unwrap(), 1, 8);
         stripe.able.set(0, true);
         stripe.rest(0, 192);
         stripe.pus[1].rows = 1;

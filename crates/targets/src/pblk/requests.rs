@@ -270,7 +270,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     fn wait_for_room(&mut self, now: Time, slot: u32) {
         let is_first = self.host.waiting.is_empty();
-        self.host.waiting.push_back(slot);
+        self.host.waiting.put(|| slot);
         if is_first {
             self.stage(now);
         }

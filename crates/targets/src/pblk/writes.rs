@@ -64,7 +64,7 @@ impl<D: OpenChannel> Pblk<D> {
             if !is_taken {
                 return;
             }
-            self.host.waiting.pop_front();
+            self.host.waiting.pop();
         }
     }
 
@@ -178,7 +178,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     fn end_gathering(&mut self, unit: u32) {
         self.units.number(unit);
-        self.stripe.ready.push_back(unit);
+        self.stripe.ready.put(|| unit);
         self.facts.news = true;
     }
 
@@ -338,7 +338,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.host.requests[slot].status = Status::READ_ONLY;
             self.end_partial(now, number);
         }
-        while let Some(slot) = self.host.waiting.pop_front() {
+        while let Some(slot) = self.host.waiting.pop() {
             let request = &mut self.host.requests[slot];
             request.status = Status::READ_ONLY;
             request.taken = request.len;
