@@ -156,7 +156,8 @@ impl Runner<'_> {
         if self.slowest > 0 {
             lanes.iter_mut().for_each(|lane| self.keep(&mut lane.tally));
             driver.set_stories(true);
-        } else if self.die_clocks {
+        }
+        if self.asks_dies() {
             driver.set_die_clocks(true);
         }
         let mut line = Line::new(&lanes);
