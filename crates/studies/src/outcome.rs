@@ -160,7 +160,7 @@ impl Outcome {
         self.write_summary(out)?;
         writeln!(
             out,
-            "{:<52} {:>8} {:>25} {:>7} {:>7}  {:<15} verdict",
+            "{:<52} {:>9} {:>25} {:>7} {:>7}  {:<15} verdict",
             "", "paper", "ours", "spread", "ratio", "rule"
         )?;
         let mut figure = "";
@@ -203,7 +203,7 @@ fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Resul
     };
     writeln!(
         out,
-        "  {:<50} {:>8} {:>25} {:>7} {:>7}  {:<15} {}",
+        "  {:<50} {:>9} {:>25} {:>7} {:>7}  {:<15} {}",
         row.what(),
         row.show_reference(),
         row.show_ours(),

@@ -286,16 +286,17 @@ impl Row {
     /// The reference, for a terminal.
     pub fn show_reference(&self) -> String {
         match &self.reference {
-            Reference::Paper(n) => units::count(*n),
-            Reference::Model(n) => format!("({})", units::count(*n)),
+            Reference::Paper(n) => show(*n, self.unit),
+            Reference::Model(n) => format!("({})", show(*n, self.unit)),
             Reference::Says(_) | Reference::Silent => "-".into(),
         }
     }
 
     /// Ours with its unit, for a terminal.
     pub fn show_ours(&self) -> String {
-        let medians: Vec<_> = self.ours.iter().map(|(_, r)| units::count(r.median())).collect();
-        format!("{} {}", medians.join(" > "), self.unit)
+        let medians: Vec<_> = self.ours.iter().map(|(_, r)| show(r.median(), self.unit)).collect();
+        let all = medians.join(" > ");
+        if per_unit(self.unit).is_some() { all } else { format!("{all} {}", self.unit) }
     }
 
     /// The greatest spread of its runs, in percent, for a terminal.
@@ -358,10 +359,43 @@ impl Row {
     }
 }
 
+/// How many ns a unit of time has.
+fn per_unit(unit: &str) -> Option<f64> {
+    match unit {
+        "ns" => Some(1.0),
+        "us" => Some(1e3),
+        "ms" => Some(1e6),
+        "s" => Some(1e9),
+        _ => None,
+    }
+}
+
+/// A figure for a terminal: a time with the unit that suits it, all else without one.
+fn show(value: f64, unit: &str) -> String {
+    match per_unit(unit) {
+        Some(ns) if value.is_finite() => units::time_ns(value * ns),
+        _ => units::count(value),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        let row = |unit, paper, ours| {
+            let (reference, runs) = (Reference::Paper(paper), Runs::one(ours));
+            let row = Row::shown("f", "w", unit, reference, runs, "why");
+            [row.show_reference(), row.show_ours()]
+        };
+        assert_eq!(row("us", 8.7, 1590.0), ["8.70 us", "1.59 ms"]);
+        assert_eq!(row("IOPS", 4058.0, 1590.0), ["4.06 k", "1.59 k IOPS"]);
+        assert_eq!(row("ns", 1.0, f64::NAN)[1], "n/a");
+        let pair = [("a", Runs::one(4.0)), ("b", Runs::one(0.5))];
+        assert_eq!(Row::order("f", "ms", "says", pair).show_ours(), "4.00 ms > 500 us");
+    }
 
     fn band(paper: f64, ours: f64) -> Row {
         Row::band("f", "w", "IOPS", Reference::Paper(paper), Runs::one(ours), 0.5..=2.0)
