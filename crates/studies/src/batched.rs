@@ -23,10 +23,11 @@ use targets::batch::Recovery;
 use workload::Rng;
 use workload::ycsb::Workload;
 
-use super::{Case, Findings, Lab, Reference, Row, Runs, SHARE, Study, Turns};
+use super::{Case, Findings, Lab, Options, Reference, Row, Runs, SHARE, Study, Turns};
 use drive::backing::Backing;
 use drive::batched::{self, BoxedBatch};
 use drive::error::Error;
+use drive::memory;
 use drive::spec::DriveSpec;
 use load::watch::Watch;
 use ycsb::measure::{measure, measure_by_turns};
@@ -88,10 +89,10 @@ impl Cell {
         format!("{who}, {durable}, cache {} %{slow}", self.cache)
     }
 
-    fn setup(&self, lab: &Lab) -> Result<Setup, Error> {
-        let records = lab.options.records.unwrap_or(lab.options.pick(500_000, 8_000));
+    fn setup(&self, options: &Options) -> Result<Setup, Error> {
+        let records = options.records.unwrap_or(options.pick(500_000, 8_000));
         let workload = Workload::Paper;
-        let ops = TURNS * lab.options.pick(TURN, 500);
+        let ops = TURNS * options.pick(TURN, 500);
         let DriveSpec::Memory(spec) = DRIVE.parse()? else {
             return Err(Error::Usage(format!("{DRIVE} is not in this process")));
         };
@@ -105,7 +106,7 @@ impl Cell {
             durable: self.durable,
             clients: CLIENTS,
             controller: self.controller,
-            seed: lab.options.seed,
+            seed: options.seed,
             real: self.real,
             verify: false,
         })
@@ -140,6 +141,11 @@ impl Pair {
         Pair([conv, Cell { store: StoreKind::Batched, ..conv }])
     }
 
+    fn setups(&self, options: &Options) -> Result<[Setup; 2], Error> {
+        let [conv, prog] = &self.0;
+        Ok([conv.setup(options)?, prog.setup(options)?])
+    }
+
     fn case(&self, setups: &[Setup; 2], seed: u64) -> Case {
         let [conv, prog] = [0, 1].map(|i| self.0[i].command(&setups[i], seed));
         Case {
@@ -149,6 +155,20 @@ impl Pair {
         }
     }
 }
+
+/// Whether so many records can be: more than memory has are better refused before
+/// anything is measured.
+pub fn check(options: &Options) -> Result<(), Error> {
+    if options.records.is_some_and(|records| records > MOST_RECORDS) {
+        let text = format!("--records is at most {MOST_RECORDS}");
+        return Err(Error::Usage(text));
+    }
+    let pair = Pair::new(not_durable(conv(100))).setups(options)?;
+    memory::ask_records(pair.iter().map(Setup::needs).sum())
+}
+
+/// As of `ssdkit ycsb`.
+const MOST_RECORDS: u64 = 2_000_000_000;
 
 /// Runs a pair. A turn counts when both had their processors; the run does when
 /// most turns did.
@@ -228,7 +248,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
         pairs.extend([conv(cache), not_durable(conv(cache))].map(Pair::new));
     }
     pairs.extend(SLOW.map(|controller| Pair::new(Cell { controller, ..conv(middle) })));
-    let setup = |pair: &Pair| Ok([pair.0[0].setup(lab)?, pair.0[1].setup(lab)?]);
+    let setup = |pair: &Pair| pair.setups(lab.options);
     let setups = pairs.iter().map(setup).collect::<Result<Vec<_>, Error>>()?;
     let seed = lab.options.seed;
     let cases: Vec<Case> =
@@ -343,7 +363,7 @@ fn alone(lab: &mut Lab, caches: &[u32]) -> Result<Vec<Row>, Error> {
         let mut rates = [0.0; 2];
         for (rate, cell) in rates.iter_mut().zip([conv(cache), prog(cache)]) {
             let cell = Cell { real: false, ..cell };
-            let setup = cell.setup(lab)?;
+            let setup = cell.setup(lab.options)?;
             lab.watch.phase("virtual time");
             let measured = measure(&setup, &mut lab.watch.helper())?;
             if measured.interrupted {

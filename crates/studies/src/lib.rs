@@ -136,6 +136,21 @@ impl Options {
         Ok((all, topology.map_err(|e| Error::Usage(format!("--sockets {}: {e}", self.sockets)))?))
     }
 
+    /// Fails where a study could not be run with them: known before anything is measured,
+    /// whichever study minds.
+    fn check(&self) -> Result<(), Error> {
+        self.topology()?;
+        if self.records.is_some() {
+            batched::check(self)?;
+        }
+        match &self.dir {
+            Some(dir) if !dir.is_dir() => {
+                Err(Error::Usage(format!("--dir {}: there is no such directory", dir.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// `full`, or `quick` if that was asked for.
     pub fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
@@ -211,12 +226,14 @@ impl Study {
 pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(name) = &args.name else { return list(args.json, out) };
     if name == suite::NAME {
+        args.options.check()?;
         return suite::run(&Study::ALL, args, out);
     }
     let study = Study::named(name)?;
     if let Some(case) = &args.options.watched {
         return lines::be_watched(case, &args.options, out);
     }
+    args.options.check()?;
     one(study, args, out)
 }
 
@@ -228,7 +245,7 @@ fn one(study: Study, args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error>
     watch.end();
     let ran = [(study, outcome)];
     // What was measured is told, whatever becomes of its files.
-    let written = if ran[0].1.is_ok() { files.write(&ran) } else { Ok(()) };
+    let written = if ran[0].1.is_ok() { files.write(&ran, true) } else { Ok(()) };
     let [(_, outcome)] = ran;
     both(outcome?.print(args.json, out), written)
 }
@@ -289,6 +306,27 @@ mod tests {
         assert_eq!(all.len(), topology.cores());
         for (cores, sockets) in [(Some(0), 1), (Some(all.len() + 1), 1), (Some(1), 2), (None, 0)] {
             assert_eq!(of(cores, sockets).unwrap_err().exit_code(), 2);
+        }
+    }
+
+    /// By whichever study, and by all of them, of which none is begun.
+    #[test]
+    fn options_that_cannot_be_are_told_before_anything_is_measured() {
+        let cores = Options { cores: Some(usize::MAX), ..Options::default() };
+        let records = Options { records: Some(3_000_000_000), ..Options::default() };
+        let too_many = Options { records: Some(1_999_999_999), ..Options::default() };
+        let dir = Options { dir: Some("/nonexistent".into()), ..Options::default() };
+        for (options, says) in
+            [(cores, "--cores"), (records, "--records"), (too_many, "--records"), (dir, "--dir")]
+        {
+            for name in ["all", "myths"] {
+                let (name, options) = (Some(name.into()), options.clone());
+                let mut out = Vec::new();
+                let args = StudyArgs { name, options, ..StudyArgs::default() };
+                let error = run(&args, &mut out).unwrap_err();
+                assert!(error.exit_code() == 2 && error.to_string().contains(says), "{error}");
+                assert!(out.is_empty());
+            }
         }
     }
 

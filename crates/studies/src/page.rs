@@ -1,7 +1,8 @@
 //! What studies give beside their text: a page for a browser, and pictures.
 //!
 //! Guarantees: files are taken before anything is measured, and only such as are new or of
-//! the same kind; the page is written whole or not at all. One that cannot be written keeps
+//! the same kind; the page is written whole or not at all, and one of studies that were
+//! stopped takes no older one's place. One that cannot be written keeps
 //! no other from being so. Fails as the system does.
 
 use std::fs;
@@ -39,12 +40,19 @@ impl Files {
         Ok(Files { page, pictures: args.pictures.clone() })
     }
 
-    /// Writes what these studies gave.
-    pub fn write(self, ran: &[Ran]) -> Result<(), Error> {
+    /// Writes what these studies gave: all that they were asked for, if `is_whole`. A page
+    /// that is there is not replaced by one that is not whole, which is told as an error.
+    pub fn write(self, ran: &[Ran], is_whole: bool) -> Result<(), Error> {
         let mut all = Ok(());
         if let Some(file) = self.page {
             let name = file.path().display().to_string();
-            all = file.write(&page(ran)).map_err(|e| Error::system(&format!("write {name}"), &e));
+            if !is_whole && file.path().exists() {
+                let text = format!("{name} stays as it was: the studies were stopped");
+                all = Err(Error::Failed(text));
+            } else {
+                let doing = format!("write {name}");
+                all = file.write(&page(ran)).map_err(|e| Error::system(&doing, &e));
+            }
         }
         let Some(dir) = self.pictures else { return all };
         let outcomes = ran.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
@@ -278,11 +286,28 @@ pub(crate) mod tests {
         fs::create_dir(at("c.svg")).unwrap();
         let pictures = Some(dir.path().into());
         let files = Files::new(&StudyArgs { pictures, ..StudyArgs::default() }).unwrap();
-        let error = files.write(&ran).unwrap_err().to_string();
+        let error = files.write(&ran, true).unwrap_err().to_string();
         assert!(error.contains("a.svg") && error.contains("c.svg"), "{error}");
         assert!(!error.contains("b.svg"), "{error}");
         let has = |name| fs::read_to_string(at(name)).unwrap();
         assert_eq!((&*has("a.svg"), &*has("b.svg")), ("mine", "<svg/>"));
+    }
+
+    /// Of studies that somebody stopped there is less than all.
+    #[test]
+    fn a_part_takes_no_whole_page_s_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.html");
+        let args = StudyArgs { report: Some(path.clone()), ..StudyArgs::default() };
+        let write = |ran: &[Ran], is_whole| Files::new(&args).unwrap().write(ran, is_whole);
+        let has = || fs::read_to_string(&path).unwrap();
+        write(&ran(&[ODD]), false).unwrap();
+        write(&ran(&[BROKEN, ODD]), true).unwrap();
+        let whole = has();
+        let error = write(&ran(&[ODD]), false).unwrap_err();
+        assert!(error.exit_code() == 1 && error.to_string().contains("stays as it was"), "{error}");
+        assert!(has() == whole && whole.contains("study all"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: one that fails keeps no other from being run, and is told of in the text,
 //! in JSON and on the page; what was measured is told, whatever happened then. When somebody
-//! stops it, those to come are not begun. Fails, after all was printed, when a judged row
+//! stops it, those to come are not begun, and a page that is there stays as it is. Fails, after all was printed, when a judged row
 //! did not pass or a study could not be run.
 
 use std::io::Write;
@@ -26,7 +26,8 @@ pub fn run(studies: &[Study], args: &StudyArgs, out: &mut dyn Write) -> Result<(
     let mut watch = Watch::terminal(None)?;
     watch.end();
     let ran = run_each(studies, args, &mut watch, out)?;
-    let written = files.write(&ran);
+    // Of what was stopped there is less than all.
+    let written = files.write(&ran, watch.look(1.0));
     if args.json {
         writeln!(out, "{:#}", to_json(&ran))?;
     } else {
