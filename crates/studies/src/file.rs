@@ -12,14 +12,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use port::{BLOCK_BYTES, Buffer};
+use port::Buffer;
 use rustix::fs::OFlags;
-use workload::{Generator, Pattern};
 
+use super::blocking::{Amount, Call, Calls, Sync};
 use drive::error::Error;
-use load::threads::run_all;
 
 /// Bytes of one write while the file is made.
 const FILL: usize = 1 << 20;
@@ -62,33 +61,10 @@ impl Target {
     /// Writes 4 KiB at random places for `time`, by `threads` that each have
     /// one write outstanding. Gives writes a second.
     pub fn random_writes(&self, threads: u32, time: Duration, seed: u64) -> Result<f64, Error> {
-        let began = Instant::now();
-        let until = began + time;
-        let writers = (0..threads).map(|i| move || self.writer(seed, i, threads, until));
-        let all = run_all(writers)?.into_iter().collect::<Result<Vec<u64>, Error>>()?;
-        Ok(all.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64())
-    }
-
-    /// One writer's writes until `until`, and one in any case: it may get no
-    /// core before.
-    fn writer(&self, seed: u64, i: u32, threads: u32, until: Instant) -> Result<u64, Error> {
-        let pattern = Pattern::uniform(self.bytes, 0);
-        let mut places =
-            Generator::new(&pattern, seed, i, threads).map_err(|e| Error::Usage(e.to_string()))?;
-        let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize)?;
-        buffer.bytes_mut().fill(i as u8 | 1);
-        let mut writes = 0;
-        loop {
-            let at = places.next().offset;
-            let written = self.file.write_all_at(buffer.bytes(), at);
-            let synced =
-                written.and_then(|()| if self.direct { Ok(()) } else { self.file.sync_data() });
-            synced.map_err(|e| Error::Failed(format!("cannot write at byte {at}: {e}")))?;
-            writes += 1;
-            if Instant::now() >= until {
-                return Ok(writes);
-            }
-        }
+        let sync = if self.direct { Sync::Never } else { Sync::EachData };
+        let amount = Amount::Time(time);
+        let calls = Calls { call: Call::Write(sync), threads, amount, seed };
+        Ok(calls.run(&self.file, self.bytes)?.rate)
     }
 }
 
@@ -114,8 +90,9 @@ fn open(dir: &Path) -> io::Result<(File, bool)> {
     Ok(opened)
 }
 
-/// Writes the whole file, and waits until it is on the storage.
-fn fill(file: &File, bytes: u64) -> io::Result<()> {
+/// Writes the whole file, and waits until it is on the storage. `bytes` is a multiple of
+/// 1 MiB.
+pub fn fill(file: &File, bytes: u64) -> io::Result<()> {
     let mut buffer = Buffer::zeroed(FILL).map_err(|_| io::ErrorKind::OutOfMemory)?;
     buffer.bytes_mut().fill(0x5a);
     for at in (0..bytes).step_by(FILL) {

@@ -23,6 +23,7 @@ use drive::error::Error;
 use drive::spec::{DriveConfig, DriveSpec};
 use load::driver::ClockKind;
 use load::watch::Watch;
+use standard::TestArgs;
 
 /// Runs that a figure on the wall needs.
 pub const RUNS: usize = 3;
@@ -39,6 +40,13 @@ pub const ROUNDS: usize = 5;
 struct Line {
     #[command(flatten)]
     args: BenchArgs,
+}
+
+/// The same of a test.
+#[derive(Parser)]
+struct TestLine {
+    #[command(flatten)]
+    args: TestArgs,
 }
 
 /// Something to be measured by turns with others.
@@ -90,6 +98,12 @@ impl<T> Turns<T> {
     /// One figure of each run.
     pub fn runs(&self, figure: impl Fn(&T) -> f64) -> Runs {
         self.figures(|run| vec![figure(run)])
+    }
+
+    /// A count of each run, also of those that were disturbed: it is the same however busy
+    /// a machine is.
+    pub fn counts(&self, count: impl Fn(&T) -> f64) -> Runs {
+        Runs::new(self.good.iter().chain(&self.disturbed).map(count).collect())
     }
 
     /// Several figures of each run.
@@ -174,6 +188,22 @@ impl<'a> Lab<'a> {
         }
         let outcome = finished(bench::measure(&args, self.watch)?)?;
         self.note_step(what, command, outcome.drive.clone());
+        Ok(outcome)
+    }
+
+    /// Runs `ssdkit test ARGS`, with the study's seed. Fails where its result is void.
+    pub fn test(&mut self, what: &str, args: &str) -> Result<standard::Outcome, Error> {
+        let command = format!("ssdkit test {args} --seed {}", self.options.seed);
+        let parsed = TestLine::try_parse_from(command.split_whitespace().skip(1));
+        let TestLine { args } = parsed.map_err(|e| Error::Usage(e.to_string()))?;
+        let (Some(name), Some(drive)) = (&args.name, &args.drive) else {
+            return Err(Error::Usage(format!("{command}: which test, of which drive")));
+        };
+        let outcome = standard::Test::named(name)?.measure(drive, &args.options, self.watch)?;
+        if let standard::Verdict::Void(why) = &outcome.verdict {
+            return Err(Error::Failed(format!("{command}: {why}")));
+        }
+        self.note_step(what, command, outcome.drive.0.clone());
         Ok(outcome)
     }
 
@@ -331,6 +361,7 @@ mod tests {
         let void = all[2].runs(|&x| x);
         assert_eq!(void.count(), RUNS + TRIES);
         assert!(void.void().unwrap().contains("only 0 of 8"), "{void:?}");
+        assert_eq!((all[2].counts(|&x| x).void(), all[1].counts(|&x| x).count()), (None, 4));
     }
 
     #[test]

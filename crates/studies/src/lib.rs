@@ -7,7 +7,9 @@
 //! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,
 //! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
 //! on a thread of its own, [`file`] real storage, [`threads`] one load on many
-//! cores, [`others`] who else had these, [`layers`] block layers to compare,
+//! cores, [`blocking`] threads with blocking calls, [`kernel_path`] a drive as a block
+//! device of the kernel, [`kernel_runs`] runs on it, [`others`] who else had the cores,
+//! [`layers`] block layers to compare,
 //! [`baseline`] the old one and none, [`aio`] a front that shares, [`lines`] writes
 //! to shared cache lines, [`scsi`] a command set in between, [`page`](mod@page) what a
 //! browser shows, [`suite`] several studies one after the other;
@@ -21,7 +23,10 @@ pub mod aio;
 pub mod baseline;
 pub mod batched;
 pub mod blkmq;
+pub mod blocking;
 pub mod file;
+pub mod kernel_path;
+pub mod kernel_runs;
 pub mod lab;
 pub mod layers;
 pub mod lines;

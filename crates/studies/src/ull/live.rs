@@ -38,6 +38,7 @@ use serde_json::json;
 use waiting::Strategy;
 use workload::{Order, Pattern};
 
+use super::super::kernel_path::Stopping;
 use super::super::lab::config;
 use super::super::layers::refused;
 use super::super::others::Others;
@@ -303,7 +304,11 @@ impl Stage {
                 server.run(&export, &shared, &stop).map_err(|e| failed(&e))
             });
             let stopping = Stopping(&stop);
-            let ran = Served::connect(&dialled(address), watch).and_then(|mut client| {
+            let ran = Served::connect(&dialled(&address), watch).and_then(|mut client| {
+                if let ListenAddr::Unix(path) = &address {
+                    // Nobody else is to come, and so nothing stays after a kill.
+                    let _ = fs::remove_file(path);
+                }
                 // What it sends are bytes, whatever becomes of them.
                 let mut load = self.load(job, &client.shape())?;
                 let ran = self.measured(&mut client, &mut load, watch)?;
@@ -357,22 +362,13 @@ impl Stage {
     }
 }
 
-/// A server that is stopped however its client ends.
-struct Stopping<'a>(&'a StopHandle);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
 /// Keeps this thread on a core.
 fn pinned(core: usize) -> Result<(), Error> {
     pin(core).map_err(|e| Error::Failed(format!("cannot run on core {core}: {e}")))
 }
 
 /// Where a client finds a server.
-fn dialled(address: ListenAddr) -> NbdAddress {
+fn dialled(address: &ListenAddr) -> NbdAddress {
     match address {
         ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()),
         ListenAddr::Tcp(at) => NbdAddress::Tcp(at.ip().to_string(), at.port()),

@@ -1,0 +1,447 @@
+//! A drive of ours as a block device of the kernel, and file systems on it.
+//!
+//! ```text
+//!  load ─▶ system call ─▶ file system ─▶ loop device ─▶ FUSE ─▶ nbdfuse ─▶ NBD ─▶ drive
+//! ```
+//!
+//! The server with the drive is in this process; nbdfuse is another, with one connection
+//! to it. FUSE and its library let about ten requests through at once. It takes root,
+//! /dev/fuse, loop devices, and the programs of [`TOOLS`]; [`missing`] says what is not
+//! there. The loop device passes the page cache of the file below it, so that what a load
+//! reads is cached in one place at most.
+//!
+//! Guarantees: mounts, devices and files go again, whatever happens: they are the matter of
+//! a keeper, a shell that waits for a pipe to close. It closes when a path is dropped, and
+//! when this process ends in any way; Ctrl-C is not for the keeper. Fails as the system
+//! and the tools do, with what they say.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use exports::SharedDrive;
+use exports::nbd::{Export, ListenAddr, Server, StopHandle};
+use port::Time;
+
+use drive::error::Error;
+use drive::lent::{Figures, Lent};
+use drive::whole::{Boxed, Drive};
+
+/// Programs that a path is made with.
+pub const TOOLS: [&str; 5] = ["nbdfuse", "losetup", "mount", "umount", "sh"];
+/// Where else than in `PATH` they may be.
+const SBIN: &str = "/usr/sbin:/sbin";
+/// How long a mount may take to be there.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file system, as it is made by default: without discards, as the paper has no trim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// No journal.
+    Ext2,
+    /// A journal of metadata.
+    Ext3,
+    /// The same, with extents.
+    Ext4,
+    /// The same without its journal.
+    Ext4Bare,
+    /// A log of metadata.
+    Xfs,
+}
+
+impl FileSystem {
+    /// All of them.
+    pub const ALL: [FileSystem; 5] = [
+        FileSystem::Ext2,
+        FileSystem::Ext3,
+        FileSystem::Ext4,
+        FileSystem::Ext4Bare,
+        FileSystem::Xfs,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext2 => "ext2",
+            FileSystem::Ext3 => "ext3",
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Ext4Bare => "ext4 without a journal",
+            FileSystem::Xfs => "xfs",
+        }
+    }
+
+    /// As `mount` calls it.
+    fn kind(self) -> &'static str {
+        if self == FileSystem::Ext4Bare { "ext4" } else { self.name() }
+    }
+
+    /// The program that makes one, and how.
+    fn maker(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            FileSystem::Ext2 => ("mkfs.ext2", &["-q", "-F", "-E", "nodiscard"]),
+            FileSystem::Ext3 => ("mkfs.ext3", &["-q", "-F", "-E", "nodiscard"]),
+            FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F", "-E", "nodiscard"]),
+            FileSystem::Ext4Bare => {
+                ("mkfs.ext4", &["-q", "-F", "-E", "nodiscard", "-O", "^has_journal"])
+            }
+            FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-K"]),
+        }
+    }
+
+    /// Why there is none here, if so: it takes its tool, and a kernel that has it.
+    pub fn missing(self) -> Option<String> {
+        let tool = self.maker().0;
+        if !is_there(tool) {
+            return Some(format!("there is no {tool} here"));
+        }
+        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        let is_known = known.split_whitespace().any(|word| word == self.kind());
+        (!is_known).then(|| format!("this kernel has no {}", self.kind()))
+    }
+}
+
+/// Why there is no path through the kernel here, if so.
+pub fn missing() -> Option<String> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let devices = ["/dev/fuse", "/dev/loop-control"].map(|path| Path::new(path).exists());
+    if !is_root || devices.contains(&false) {
+        return Some("it takes root, /dev/fuse and loop devices".into());
+    }
+    let tool = TOOLS.into_iter().find(|tool| !is_there(tool))?;
+    Some(format!("there is no {tool} here (packages libnbd-bin, util-linux)"))
+}
+
+/// Where programs are looked for.
+fn path() -> String {
+    format!("{}:{SBIN}", std::env::var("PATH").unwrap_or_default())
+}
+
+fn is_there(tool: &str) -> bool {
+    path().split(':').any(|dir| Path::new(dir).join(tool).is_file())
+}
+
+/// Makes a directory of its own in `dir` and, from `drive` whose time is `ready`, a block
+/// device; does `work` with it. All is gone again when this returns.
+pub fn over<T>(
+    (drive, ready): (Boxed, Time),
+    dir: &Path,
+    work: impl FnOnce(&Device) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if let Some(why) = missing() {
+        return Err(Error::Failed(format!("a path through the kernel: {why}")));
+    }
+    let failed = |e: &dyn std::fmt::Display| Error::Failed(format!("a block device: {e}"));
+    let keeper = Keeper::new(dir)?;
+    let export = Export::new(drive.shape()).map_err(|e| failed(&e))?;
+    let mut drive = drive;
+    drive.set_on_a_clock(true);
+    let (lent, owner) = Lent::new(drive, ready);
+    let shared = SharedDrive::new(lent);
+    let server = Server::bind(&ListenAddr::Unix(keeper.dir.join("socket")));
+    let (server, stop) =
+        (server.map_err(|e| failed(&e))?, StopHandle::new().map_err(|e| failed(&e))?);
+    thread::scope(|scope| {
+        let serving =
+            scope.spawn(|| server.run(&export, &shared, &stop).map(|_| ()).map_err(|e| failed(&e)));
+        let stopping = Stopping(&stop);
+        // The device goes before its server does: what is left is written then.
+        let worked = Device::new(keeper, owner.figures).and_then(|device| work(&device));
+        drop(stopping);
+        let died = |_| Err(Error::Failed("the server died: report it".into()));
+        serving.join().unwrap_or_else(died).and(worked)
+    })
+}
+
+/// A server that is stopped however its client ends.
+pub struct Stopping<'a>(pub &'a StopHandle);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A block device of the kernel.
+pub struct Device {
+    keeper: Keeper,
+    fuse: Child,
+    path: PathBuf,
+    figures: Arc<Figures>,
+}
+
+impl Device {
+    fn new(keeper: Keeper, figures: Arc<Figures>) -> Result<Device, Error> {
+        let (dir, fuse) = (&keeper.dir, keeper.dir.join("fuse"));
+        fs::create_dir(&fuse).map_err(|e| Error::system("make a directory", &e))?;
+        let file = fuse.join("nbd");
+        let uri = format!("nbd+unix:///?socket={}", dir.join("socket").display());
+        let mut nbdfuse = Command::new("nbdfuse");
+        nbdfuse.env("PATH", path()).arg(&file).arg(uri);
+        nbdfuse.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        let fuse = nbdfuse.spawn().map_err(|e| Error::system("start nbdfuse", &e))?;
+        let mut device = Device { keeper, fuse, path: PathBuf::new(), figures };
+        device.await_file(&file)?;
+        let file = file.display().to_string();
+        let found = tool("losetup", &["--find", "--show", "--direct-io=on", &file])?;
+        device.path = found.trim().into();
+        Ok(device)
+    }
+
+    fn await_file(&mut self, file: &Path) -> Result<(), Error> {
+        let began = Instant::now();
+        while !file.exists() {
+            let ended = self.fuse.try_wait().map_err(|e| Error::system("wait for nbdfuse", &e))?;
+            if ended.is_some() || began.elapsed() > PATIENCE {
+                return Err(Error::Failed("nbdfuse mounts nothing here".into()));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// The device's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the drive tells of itself.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The processes that work for it beside this one.
+    pub fn helpers(&self) -> [u32; 1] {
+        [self.fuse.id()]
+    }
+
+    /// Makes a file system on it and mounts that.
+    pub fn mount(&self, kind: FileSystem) -> Result<Mounted<'_>, Error> {
+        let (maker, how) = kind.maker();
+        let device = self.path.display().to_string();
+        tool(maker, &[how, &[&device]].concat())?;
+        self.mount_again(kind)
+    }
+
+    /// Mounts what is on it.
+    pub fn mount_again(&self, kind: FileSystem) -> Result<Mounted<'_>, Error> {
+        let dir = self.keeper.dir.join("mount");
+        fs::create_dir_all(&dir).map_err(|e| Error::system("make a directory", &e))?;
+        let (device, at) = (self.path.display().to_string(), dir.display().to_string());
+        tool("mount", &["-t", kind.kind(), &device, &at])?;
+        Ok(Mounted { dir, _device: self })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.keeper.clean();
+        // It ends with its mount, or cannot be reached.
+        let _ = self.fuse.wait();
+    }
+}
+
+/// A file system that is mounted, until this is dropped.
+pub struct Mounted<'a> {
+    dir: PathBuf,
+    _device: &'a Device,
+}
+
+impl Mounted<'_> {
+    /// Where.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // Where it is busy for good, the keeper has more ways.
+        let (at, began) = (self.dir.display().to_string(), Instant::now());
+        while tool("umount", &[&at]).is_err() && began.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Runs a tool, and gives what it prints.
+fn tool(name: &str, args: &[&str]) -> Result<String, Error> {
+    let mut command = Command::new(name);
+    command.env("PATH", path()).args(args).stdin(Stdio::null()).process_group(0);
+    let output = command.output().map_err(|e| Error::system(&format!("start {name}"), &e))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Failed(format!("{name} {}: {}", args.join(" "), said.trim())))
+}
+
+/// What the keeper does when its pipe closes. A mount that stays busy for 10 s is taken out
+/// of sight, and goes when nobody uses it any more.
+const KEEP: &str = r#"
+trap '' INT TERM HUP QUIT PIPE
+read -r _
+unmount() {
+  n=0
+  while :; do
+    why=$(LC_ALL=C umount "$1" 2>&1) && continue
+    case $why in *busy*) ;; *) return ;; esac
+    n=$((n + 1))
+    [ $n -lt 100 ] || { umount -l "$1"; return; }
+    sleep 0.1
+  done
+}
+unmount "$1/mount"
+for backing in /sys/block/loop*/loop/backing_file; do
+  if [ "$(cat "$backing" 2>/dev/null)" = "$1/fuse/nbd" ]; then
+    loop=${backing#/sys/block/}
+    losetup -d "/dev/${loop%%/*}"
+  fi
+done
+unmount "$1/fuse"
+rmdir "$1/mount" "$1/fuse" 2>/dev/null
+rm -f "$1/socket"
+rmdir "$1"
+"#;
+
+/// Who cleans up.
+struct Keeper {
+    dir: PathBuf,
+    shell: Child,
+}
+
+impl Keeper {
+    /// Makes a directory in `dir`, and starts who takes it and what is in it away again.
+    fn new(dir: &Path) -> Result<Keeper, Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ssdkit-kernel-{}-{number}", std::process::id());
+        // As the system names it in its own lists.
+        let dir = fs::canonicalize(dir).and_then(|dir| {
+            let dir = dir.join(name);
+            fs::create_dir(&dir).map(|()| dir)
+        });
+        let dir = dir.map_err(|e| Error::system("make a directory", &e))?;
+        let mut sh = Command::new("sh");
+        sh.env("PATH", path()).args(["-c", KEEP, "sh"]).arg(&dir).process_group(0);
+        sh.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let shell = sh.spawn().map_err(|e: io::Error| {
+            let _ = fs::remove_dir(&dir);
+            Error::system("start sh", &e)
+        })?;
+        Ok(Keeper { dir, shell })
+    }
+
+    fn clean(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.clean();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    use super::super::kernel_runs::prepared;
+    use super::*;
+
+    const DRIVE: &str = "mem:ref,groups=2,pus=2,pages=32,size=32M";
+
+    /// Files, directories, mounts or loop devices that are left of it.
+    fn left(dir: &Path) -> usize {
+        let dir = fs::canonicalize(dir).unwrap();
+        let name = dir.display().to_string();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let loops = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+        let backing = |entry: fs::DirEntry| {
+            fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default()
+        };
+        mounts.matches(&name).count()
+            + loops.map(backing).filter(|file| file.starts_with(&name)).count()
+            + fs::read_dir(&dir).unwrap().count()
+    }
+
+    /// Where there is a path, a file outlives its mount, and nothing else does.
+    #[test]
+    fn a_file_is_there_again_and_nothing_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(why) = missing() {
+            let error = over(prepared(DRIVE, 1).unwrap(), dir.path(), |_| Ok(())).unwrap_err();
+            assert!(error.to_string().contains(&why), "{error}");
+            return;
+        }
+        for kind in [FileSystem::Ext2, FileSystem::Ext3, FileSystem::Ext4, FileSystem::Ext4Bare] {
+            if kind.missing().is_some() {
+                continue;
+            }
+            let work = |device: &Device| {
+                let path = {
+                    let mounted = device.mount(kind)?;
+                    let path = mounted.dir().join("file");
+                    File::create(&path).unwrap().write_all(&[7; 100_000]).unwrap();
+                    path
+                };
+                assert!(!path.exists(), "it is not mounted");
+                let _mounted = device.mount_again(kind)?;
+                let mut all = Vec::new();
+                File::open(&path).unwrap().read_to_end(&mut all).unwrap();
+                assert_eq!(all, [7; 100_000]);
+                Ok(device.figures().counters().user)
+            };
+            let written = over(prepared(DRIVE, 1).unwrap(), dir.path(), work).unwrap();
+            assert!(written > 0 && left(dir.path()) == 0, "{}", kind.name());
+        }
+    }
+
+    /// Whatever goes wrong meanwhile.
+    #[test]
+    fn work_that_fails_or_panics_leaves_nothing() {
+        if missing().is_some() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let fails = |device: &Device| -> Result<(), Error> {
+            let _mounted = device.mount(FileSystem::Ext2)?;
+            Err(Error::Failed("enough".into()))
+        };
+        let error = over(prepared(DRIVE, 1).unwrap(), dir.path(), fails).unwrap_err();
+        assert!(error.to_string().contains("enough") && left(dir.path()) == 0, "{error}");
+        let drive = prepared(DRIVE, 1).unwrap();
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            over(drive, dir.path(), |device| -> Result<(), Error> {
+                let _mounted = device.mount(FileSystem::Ext2)?;
+                panic!("as if");
+            })
+        }));
+        assert!(panics.is_err() && left(dir.path()) == 0);
+    }
+
+    /// As after a kill: nobody but the keeper knows what is there.
+    #[test]
+    fn the_keeper_cleans_when_its_pipe_closes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::new(dir.path()).unwrap();
+        fs::write(keeper.dir.join("socket"), "").unwrap();
+        fs::create_dir(keeper.dir.join("mount")).unwrap();
+        if missing().is_none() {
+            fs::create_dir(keeper.dir.join("fuse")).unwrap();
+            let at = keeper.dir.join("mount").display().to_string();
+            tool("mount", &["-t", "tmpfs", "none", &at]).unwrap();
+        }
+        keeper.clean();
+        assert_eq!(left(dir.path()), 0);
+    }
+}
