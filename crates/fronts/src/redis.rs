@@ -28,7 +28,7 @@ use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{OpenError, Opened, Options, Server, Sync};
 use measure::units;
 use metrics::Facts;
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Port, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
 
 use self::found::look;

@@ -418,7 +418,7 @@ fn what_units_are_at_counts_from_when_they_are_asked() {
     assert_eq!(rig.port.worked_until(Time(start + 1700)).nth(1), Some(200));
     rig.drain();
     let worked: Vec<u64> = rig.port.worked().collect();
-    assert!(worked[0] == 50 && (1500..2000).contains(&worked[1]), "{worked:?}");
+    assert!(worked[0] == 50 && (1500..=2000).contains(&worked[1]), "{worked:?}");
     rig.port.set_die_clocks(None);
     assert_eq!(rig.port.worked().count(), 0);
 }
