@@ -497,7 +497,7 @@ fn the_tool_tells_what_it_takes_itself() {
         "null: --rw randread --qd 4 --ios 200k",
         "mem:ref,size=16M,store=none --rw randrw --qd 4 --ios 100k --precondition seq",
         "mem:ref,size=16M --rw randrw --qd 4 --ios 50k --precondition seq --verify",
-        "mem:ref,size=16M,store=none --rw randread --job rw=write,bs=4k,qd=4 --time 100ms",
+        "mem:ref,size=16M,store=none --rw randread --job rw=write,bs=4k,qd=4 --time 500ms",
     ];
     for line in lines {
         let json = report(line);
