@@ -279,7 +279,7 @@ mod tests {
     fn a_stack_is_put_at_the_end_from_its_top() {
         for before in 0..5 {
             let mut r = Ring::new(3);
-            (0..before).for_each(|_| drop((r.push(9), r.pop())));
+            (0..before).for_each(|_| assert_eq!((r.push(9), r.pop()), (Ok(()), Some(9))));
             r.push(1).unwrap();
             r.put_stacked(&[30, 20], |i| i / 10);
             r.put_stacked(&[], |i: &i32| *i);
