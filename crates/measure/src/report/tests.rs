@@ -99,7 +99,7 @@ collection  12 runs, 75.0 k blocks moved; 36 erases
 steady      steady state not reached after 25 rounds: figures may still move
 IOPS        ▆▆█▁
 over time   20.0 k to 400 k, a column is 1.00 s
-processor   620 ns an I/O, 31.0 ns of it bench's (600 ms user, 20.0 ms system)
+processor   620 ns an I/O, 31 ns of it bench's (600 ms user, 20.0 ms system)
 self-check  99.9 % of completions within 3.20 us of the model
 errors      none
 ";
