@@ -284,9 +284,19 @@ fn tool(name: &str, args: &[&str]) -> Result<String, Error> {
 
 /// What the keeper does when its pipe closes. A mount that stays busy for 10 s is taken out
 /// of sight, and goes when nobody uses it any more.
+///
+/// A process that is killed has no server any more, and a thread of it that waits for the
+/// device waits for that: it would never end, nor its pipe close. So the keeper looks whether
+/// a thread is still there that was killed (signal 9 is pending), and breaks the connection
+/// of FUSE then, upon which all that waits fails.
 const KEEP: &str = r#"
 trap '' INT TERM HUP QUIT PIPE
+of=$PPID
+while sleep 0.5; do
+  if grep -qs '^SigPnd:.*[13579bdf]..$' /proc/$of/task/*/status; then umount -f "$1/fuse"; fi
+done &
 read -r _
+kill -KILL $!
 unmount() {
   n=0
   while :; do
