@@ -1,8 +1,10 @@
 //! The block layer from outside: every kind of drive through it, its accounts,
 //! its traces, and what is refused. All files are in a directory of their own.
 
+use std::fs::OpenOptions;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -301,6 +303,51 @@ fn a_faulty_device_is_told() {
     assert_eq!(code, Some(1));
     assert!(text.contains("timed out") && text.contains("and 12 more like these"), "{text}");
     assert!(text.contains("20 requests failed"), "{text}");
+}
+
+/// What was measured until the device went is told, and the command fails.
+#[test]
+fn a_device_that_goes_in_the_middle_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let drive = "null:completion_nsec=10us,gone_after=500 --clock virtual";
+    let out = ssdkit(dir.path(), &format!("bench {drive} --rw randread --qd 8 --ios 1k --json"));
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("gone") && text.contains("requests failed"), "{text}");
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let (ios, failed) = (count(&json, "/ios"), count(&json, "/failed_requests"));
+    assert!((1..=500).contains(&ios) && failed > 0, "{ios} done, {failed} failed: {text}");
+}
+
+/// A file is cut to nothing under a run, at some time in the middle of it: the report
+/// has what was read until then, and the command fails.
+#[test]
+fn a_file_that_is_cut_in_the_middle_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    // On a busy machine the cut may come before a run or after it: then with a longer one.
+    for ios in [1_000u32, 4_000, 16_000] {
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let line = format!("bench file:disk,direct=no --rw randread --rate 2k --ios {ios} --json");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+        command.current_dir(dir.path()).args(line.split_whitespace());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(u64::from(ios) / 4));
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+        let out = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        let in_time = json["ios"].as_u64() > Some(0) && json["failed_requests"].as_u64() > Some(0);
+        if !in_time {
+            continue;
+        }
+        assert_eq!(out.status.code(), Some(1), "{text}");
+        assert!(text.contains("unrecovered read error"), "{text}");
+        assert_eq!(count(&json, "/ios") + count(&json, "/failed_requests"), u64::from(ios));
+        assert_eq!(count(&json, "/latency_ns/n"), count(&json, "/ios"), "of what was read");
+        return;
+    }
+    panic!("no cut fell into a run");
 }
 
 #[test]
