@@ -4,7 +4,7 @@
 //! what is behind a `;` or `#` is a remark; `${NAME}` is a variable of the environment.
 //! `[global]` is for all sections after it, of the files after it, too; `include FILE`
 //! stands for the keys in that file. Guarantees: opens nothing by itself, never panics, and
-//! takes at most [`MOST_KEYS`] keys. Fails with the line.
+//! takes at most [`MOST_KEYS`] keys and 16 MiB of other files. Fails with the line.
 
 use std::rc::Rc;
 
@@ -14,6 +14,8 @@ use crate::error::{At, JobError};
 pub const MOST_KEYS: usize = 1 << 16;
 /// How deep files include others.
 const MOST_DEEP: usize = 8;
+/// Bytes of all files together that a file includes, at most.
+const MOST_INCLUDED: usize = 16 << 20;
 /// Bytes of a name, and of a value with its variables, at most.
 const MOST_VALUE: usize = 1 << 12;
 
@@ -64,7 +66,7 @@ pub(crate) const NOTHING: Outside<'static> =
 
 /// Reads a file's text.
 pub fn parse(file: &str, text: &str, outside: &Outside) -> Result<Vec<Section>, JobError> {
-    let mut read = Read { outside, sections: Vec::new(), keys: 0 };
+    let mut read = Read { outside, sections: Vec::new(), keys: 0, included: 0 };
     read.file(file, text, 0)?;
     Ok(read.sections)
 }
@@ -74,6 +76,8 @@ struct Read<'a> {
     outside: &'a Outside<'a>,
     sections: Vec<Section>,
     keys: usize,
+    /// Bytes of files that were included.
+    included: usize,
 }
 
 impl Read<'_> {
@@ -123,6 +127,10 @@ impl Read<'_> {
         }
         let found = (self.outside.include)(&at.file, name);
         let (file, text) = found.map_err(|why| wrong(&format!("include {name}: {why}")))?;
+        self.included += text.len();
+        if self.included > MOST_INCLUDED {
+            return Err(wrong("the files that are included have more than 16 MiB together"));
+        }
         self.file(&file, &text, depth + 1)
     }
 }
@@ -188,6 +196,8 @@ mod tests {
             }
             "c.inc" if file == "x/b.inc" => Ok(("x/c.inc".into(), "bs=16k # more\n".into())),
             "round" => Ok(("round".into(), "include round".into())),
+            // Remarks are no keys.
+            "large" => Ok(("large".into(), format!("; {}\n", "x".repeat(6 << 20)))),
             "sections" => Ok(("sections".into(), "rw=read\n[c]".into())),
             _ => Err("there is none".into()),
         };
@@ -244,6 +254,7 @@ mod tests {
             ("[a]\ninclude no.inc", "a.fio:2: include no.inc: there is none"),
             ("[a]\ninclude sections", "sections:2: no section begins"),
             ("[a]\ninclude round", "round:1: files include each other"),
+            ("[a]\ninclude large\ninclude large\ninclude large", "a.fio:4: the files that are"),
             ("[a]\nsize=${NO}", "a.fio:2: there is no variable NO"),
             ("[a]\nsize=${SIZE", "a.fio:2: a variable is ${NAME}"),
             ("[a]\nnumjobs=$ncpus", "a.fio:2: $ncpus"),

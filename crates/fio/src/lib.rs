@@ -8,6 +8,7 @@
 //! Fails with the line where a file is wrong or asks for what cannot be followed, and,
 //! after the report, where a request failed.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -110,7 +111,7 @@ pub struct FioArgs {
 
 /// Runs the files, and prints to `out` or to the file that was named.
 pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let (jobs, globals) = read(args)?;
+    let Read { jobs, globals, files } = read(args)?;
     if args.parse_only {
         write!(out, "{}", text::became(&jobs))?;
         return Ok(());
@@ -124,7 +125,7 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
     let writes = jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq);
     // A file that is made now is filled before it is read.
     let is_made = matches!(&drive, DriveSpec::Storage(spec) if spec.find()? == Found::Nothing);
-    let output = args.output.as_ref().map(|path| open(path, args, &drive)).transpose()?;
+    let output = args.output.as_ref().map(|path| open(path, &files, &drive)).transpose()?;
     let how = How {
         stand: StandArgs {
             drive,
@@ -163,14 +164,28 @@ fn slots(job: &Job) -> u64 {
     u64::from(job.pace.depth) * u64::from(job.company.clones)
 }
 
-/// Jobs of all files, and the keys of `[global]`.
-fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
+/// What stands in all files.
+struct Read {
+    jobs: Vec<Job>,
+    /// The keys of `[global]`.
+    globals: Vec<Key>,
+    /// The files, those that are included too.
+    files: Vec<PathBuf>,
+}
+
+fn read(args: &FioArgs) -> Result<Read, Error> {
     let (mut jobs, mut globals) = (Vec::new(), Vec::new());
+    let files = RefCell::new(args.files.clone());
     let mut missing = args.section.clone();
     for path in &args.files {
         let name = path.display().to_string();
         let text = text_of(&name).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
         let variable = |name: &str| std::env::var(name).ok();
+        let include = |file: &str, name: &str| {
+            let (path, text) = include(file, name)?;
+            files.borrow_mut().push(path.clone().into());
+            Ok((path, text))
+        };
         let outside = Outside { variable: &variable, include: &include };
         let sections = file::parse(&name, &text, &outside)?;
         missing.retain(|name| !sections.iter().any(|one| !one.is_global() && one.name == *name));
@@ -188,7 +203,7 @@ fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
         return Err(Error::Usage(format!("{}: {what}", args.files[0].display())));
     }
     plan::rounds(&jobs)?;
-    Ok((jobs, globals))
+    Ok(Read { jobs, globals, files: files.into_inner() })
 }
 
 /// The path and the text of a file that another includes: as fio looks for it, from where
@@ -202,7 +217,7 @@ fn include(file: &str, name: &str) -> Result<(String, String), String> {
 
 /// The file that results go to, which is none that is read or is the drive. It is emptied
 /// when they are there.
-fn open(path: &Path, args: &FioArgs, drive: &DriveSpec) -> Result<File, Error> {
+fn open(path: &Path, files: &[PathBuf], drive: &DriveSpec) -> Result<File, Error> {
     let own = match drive {
         DriveSpec::Storage(spec) => Some(Path::new(&spec.path)),
         DriveSpec::File(spec) => Some(Path::new(&spec.path)),
@@ -210,8 +225,9 @@ fn open(path: &Path, args: &FioArgs, drive: &DriveSpec) -> Result<File, Error> {
     };
     let place = |path: &Path| path.metadata().ok().map(|data| (data.dev(), data.ino()));
     let is = |other: &Path| other == path || place(path).is_some_and(|at| place(other) == Some(at));
-    if args.files.iter().map(|file| &**file).chain(own).any(is) {
-        let what = "it is a job file or the drive of this run: name another file";
+    if files.iter().map(|file| &**file).chain(own).any(is) {
+        let what = "it is a job file, one that is included, or the drive of this run: name another \
+                    file";
         return Err(Error::Usage(format!("--output {}: {what}", path.display())));
     }
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);

@@ -397,13 +397,17 @@ fn what_is_named_is_looked_at() {
     };
     let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("there is no section typo"), "{error}");
-    let link = folder.path().join("b.fio");
+    let [link, other] = ["b.fio", "other.inc"].map(|name| folder.path().join(name));
     std::fs::hard_link(&file, &link).unwrap();
-    for output in [file.clone(), link] {
+    std::fs::write(&other, "bs=4k\n").unwrap();
+    let text = format!("{text}include other.inc\n");
+    std::fs::write(&file, &text).unwrap();
+    for output in [file.clone(), link, other.clone()] {
         let args = FioArgs { section: Vec::new(), output: Some(output), ..args.clone() };
         let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.contains("it is a job file or the drive"), "{error}");
+        assert!(error.contains("it is a job file, one that is included"), "{error}");
     }
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "bs=4k\n");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     #[derive(Debug, Parser)]
     struct Line {
@@ -498,11 +502,28 @@ fn keys_may_stand_in_another_file() {
     std::fs::write(path("a.fio"), "[global]\ninclude base.inc\n[a]\nsize=64k\n").unwrap();
     std::fs::write(path("base.inc"), "rw=write\nbs=16k\n").unwrap();
     let args = FioArgs { files: vec![path("a.fio")], ..FioArgs::default() };
-    let (jobs, _) = read(&args).unwrap();
+    let Read { jobs, files, .. } = read(&args).unwrap();
+    assert_eq!(files, [path("a.fio"), path("base.inc")]);
     assert!(jobs[0].writes() && jobs[0].one_size() == Some(16 << 10));
     std::fs::remove_file(path("base.inc")).unwrap();
-    let error = read(&args).unwrap_err().to_string();
+    let error = read(&args).err().unwrap().to_string();
     assert!(error.contains("a.fio:2: include base.inc: "), "{error}");
+}
+
+/// Numbers are told in few digits.
+#[test]
+fn the_smallest_share_is_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.fio");
+    let keys = "rw=randread\nsize=64k\nrandom_distribution";
+    for (given, told) in [("pareto:1e-320", "Pareto 1e-320,"), ("zipf:1.2", "Zipf 1.2,")] {
+        std::fs::write(&file, format!("[a]\n{keys}={given}\n")).unwrap();
+        let args = FioArgs { files: vec![file.clone()], parse_only: true, ..FioArgs::default() };
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(told), "{text}");
+    }
 }
 
 /// A job that cannot keep its rate ends when its time is over, but for what is out.

@@ -64,6 +64,11 @@ fn sizes(sizes: &Sizes) -> String {
     }
 }
 
+/// A number above 0, in few digits however small it is.
+fn number(n: f64) -> String {
+    if n < 1e-4 { format!("{n:e}") } else { n.to_string() }
+}
+
 impl Job {
     /// What it does, as fio calls it.
     pub fn rw(&self) -> &'static str {
@@ -94,8 +99,8 @@ impl Job {
             }
         }
         words.extend(access.skew.map(|skew| match skew {
-            Skew::Zipf(theta) => format!("Zipf {theta}"),
-            Skew::Pareto(h) => format!("Pareto {h}"),
+            Skew::Zipf(theta) => format!("Zipf {}", number(theta)),
+            Skew::Pareto(h) => format!("Pareto {}", number(h)),
         }));
         if access.has_map {
             words.push("each block once before any comes again".into());
