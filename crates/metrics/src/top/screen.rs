@@ -51,15 +51,15 @@ pub(super) fn show(args: &TopArgs) -> Result<(), Error> {
     }
     let (address, interval) = (args.address.clone(), Duration::from_nanos(args.interval));
     let (give, looks) = sync_channel(1);
-    // The thread ends when one of the two ends here is gone, and looks at once where it is
-    // asked why.
+    // The thread ends when one of the two ends here is gone. Asked why it looks at that at
+    // once, and at the page in its time: rates are of an interval at least.
     let (asks, asked) = channel::<bool>();
     let watch = move || {
-        let mut is_why = false;
-        while give.send(Looked::at(&address, is_why)).is_ok() {
+        let (mut is_why, mut is_due) = (false, true);
+        while give.send(Looked::at(&address, is_due, is_why)).is_ok() {
             match asked.recv_timeout(interval) {
-                Ok(is_asked) => is_why = is_asked,
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(is_asked) => (is_why, is_due) = (is_asked, false),
+                Err(RecvTimeoutError::Timeout) => is_due = true,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -106,17 +106,18 @@ fn go_on(
     Ok(())
 }
 
-/// A look at the server: its page, and what there is to explain where somebody asks; or
-/// why it was none.
+/// A look at the server: its page where that is due, and what there is to explain where
+/// somebody asks; or why it was none.
 struct Looked {
-    page: Result<Scrape, String>,
+    page: Option<Result<Scrape, String>>,
     why: Option<Result<Look, String>>,
 }
 
 impl Looked {
-    fn at(address: &Address, is_why: bool) -> Looked {
-        let page = look(address);
-        let why = (is_why && page.is_ok()).then(|| Look::at(address));
+    fn at(address: &Address, is_due: bool, is_why: bool) -> Looked {
+        let page = is_due.then(|| look(address));
+        let is_there = !page.as_ref().is_some_and(Result::is_err);
+        let why = (is_why && is_there).then(|| Look::at(address));
         Looked { page, why }
     }
 }
@@ -131,13 +132,14 @@ struct Before {
 /// Takes a look. What is paused stays; the next look is compared with this one.
 fn take(look: Looked, before: &mut Before, state: &mut State) {
     match look.page {
-        Ok(page) => {
+        None => {}
+        Some(Ok(page)) => {
             if !state.is_paused {
                 state.figures = Some(Figures::between(before.page.as_ref(), &page));
             }
             (before.page, state.gone) = (Some(page), None);
         }
-        Err(why) => state.gone = Some(why),
+        Some(Err(why)) => state.gone = Some(why),
     }
     let why = match look.why {
         None => return before.why = None,
@@ -164,7 +166,11 @@ fn press(key: KeyEvent, state: &mut State) -> bool {
         KeyCode::Char('c') if with_control => return true,
         KeyCode::Char('q') | KeyCode::Esc => return true,
         KeyCode::Char('p' | ' ') => state.is_paused = !state.is_paused,
-        KeyCode::Char('w') => (state.is_why, state.why, state.scroll) = (!state.is_why, None, 0),
+        KeyCode::Char('w') => {
+            (state.is_why, state.scroll) = (!state.is_why, 0);
+            // What is paused stays.
+            state.why = state.why.take().filter(|_| state.is_paused);
+        }
         KeyCode::Up => state.scroll = state.scroll.saturating_sub(1),
         KeyCode::Down => state.scroll = state.scroll.saturating_add(1),
         KeyCode::PageUp => state.scroll = state.scroll.saturating_sub(PAGE),
@@ -198,9 +204,10 @@ mod tests {
     fn looks_are_taken_unless_paused() {
         let page = |uptime: u32| Scrape::read(&format!("ssdkit_uptime_seconds {uptime}\n"));
         let (mut state, mut before) = (State::default(), Before::default());
-        let page = |uptime| Looked { page: page(uptime).map_err(|e| e.to_string()), why: None };
+        let page =
+            |uptime| Looked { page: Some(page(uptime).map_err(|e| e.to_string())), why: None };
         take(page(3), &mut before, &mut state);
-        take(Looked { page: Err("gone".into()), why: None }, &mut before, &mut state);
+        take(Looked { page: Some(Err("gone".into())), why: None }, &mut before, &mut state);
         assert_eq!(state.gone.as_deref(), Some("gone"));
         state.is_paused = true;
         take(page(5), &mut before, &mut state);
@@ -209,7 +216,12 @@ mod tests {
         assert_eq!(uptime(&state), 3.0);
         state.is_paused = false;
         take(page(7), &mut before, &mut state);
-        assert_eq!((uptime(&state), state.figures.unwrap().seconds), (7.0, 2.0));
+        let seconds = |state: &State| state.figures.as_ref().unwrap().seconds;
+        assert_eq!((uptime(&state), seconds(&state)), (7.0, 2.0));
+        // A look at why is none at the page.
+        take(Looked { page: None, why: None }, &mut before, &mut state);
+        take(page(9), &mut before, &mut state);
+        assert_eq!((uptime(&state), seconds(&state)), (9.0, 2.0));
     }
 
     /// Asked why, two looks are compared, of one server; while it is paused none are shown.
@@ -221,7 +233,7 @@ mod tests {
         let [first, second] = crate::explained::tests::looks();
         let mut take = |why: Result<&Look, &str>, state: &mut State| {
             let why = Some(why.cloned().map_err(String::from));
-            take(Looked { page: Ok(Scrape::default()), why }, &mut before, state);
+            take(Looked { page: Some(Ok(Scrape::default())), why }, &mut before, state);
             state.why.as_ref().map(Result::is_ok)
         };
         assert_eq!(take(Ok(&first), &mut state), None);
@@ -234,5 +246,15 @@ mod tests {
         assert_eq!(take(Ok(&second), &mut state), Some(true));
         press(KeyEvent::from(KeyCode::Char('w')), &mut state);
         assert!(!state.is_why && state.why.is_none());
+        // What is paused is there again.
+        press(KeyEvent::from(KeyCode::Char('w')), &mut state);
+        assert_eq!(
+            (take(Ok(&first), &mut state), take(Ok(&second), &mut state)),
+            (None, Some(true))
+        );
+        for key in ['p', 'w', 'w'] {
+            press(KeyEvent::from(KeyCode::Char(key)), &mut state);
+        }
+        assert!(state.is_why && state.is_paused && state.why.is_some());
     }
 }

@@ -171,6 +171,7 @@ fn list(frame: &mut Frame, area: Rect, title: &str, lines: Vec<String>, scroll: 
 /// Why requests take what they take, a line each.
 fn why(state: &State, columns: usize) -> Vec<String> {
     match &state.why {
+        None if state.is_paused => vec!["paused: p goes on".into()],
         None => vec!["looking…".into()],
         Some(Ok(between)) => between.lines(columns),
         Some(Err(text)) => vec![shown(text)],
@@ -345,6 +346,8 @@ mod tests {
         }
         let text = |why| screen(&State { why, ..state.clone() }, 80, 24).join("\n");
         assert!(text(None).contains("looking…"));
+        let paused = State { is_paused: true, why: None, ..state.clone() };
+        assert!(screen(&paused, 80, 24).join("\n").contains("paused: p goes on"));
         assert!(text(Some(Err("it cannot\u{1b}[2J".into()))).contains("it cannot\\u{1b}[2J"));
         let same = Between::looks(&looks[1], &looks[1]).map(Ok);
         assert!(text(same).contains("no request ended in 0 ns"));
