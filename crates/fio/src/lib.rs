@@ -279,6 +279,9 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
             text += &format!("\n{}", one.why(&told).tables(WIDE));
         }
     }
+    for (name, words) in &remarks.behind {
+        text += &format!("[{name}] BEHIND: {words}\n");
+    }
     for (what, words) in remarks.ended() {
         text += &format!("{what:<12}{words}\n");
     }

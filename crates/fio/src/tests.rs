@@ -538,6 +538,8 @@ fn a_job_that_is_behind_ends_in_its_time() {
         assert!((10..=11).contains(&ms) && (100..100_000).contains(&ios), "{ms} {ios}");
         let behind = &all["ssdkit"]["behind"][0];
         assert_eq!(behind["jobname"], "a");
+        let text = ran(DRIVE, &[text], Format::Normal).unwrap();
+        assert!(text.contains("[a] BEHIND: 10000000 a second asked, "), "{text}");
     }
 }
 

@@ -14,6 +14,8 @@ use load::signals::asking;
 use load::threads::no_thread;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::TopArgs;
 use super::figures::Figures;
@@ -34,7 +36,8 @@ struct Borrowed;
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        ratatui::restore();
+        // Not `restore`, which panics where standard error is gone with the terminal.
+        let _ = ratatui::try_restore();
     }
 }
 
@@ -91,7 +94,10 @@ fn go_on(
         terminal.draw(|frame| most = draw(frame, &state))?;
         state.scroll = state.scroll.min(most);
         let was_why = state.is_why;
-        if event::poll(BEAT)?
+        if is_gone()? {
+            break;
+        }
+        if event::poll(Duration::ZERO)?
             && let Event::Key(key) = event::read()?
             && key.kind != KeyEventKind::Release
             && press(key, &mut state)
@@ -104,6 +110,19 @@ fn go_on(
         }
     }
     Ok(())
+}
+
+/// Waits a beat for a key. Whether the terminal is there no more is asked here, as
+/// `event::poll` reads the end of one that is gone for ever.
+fn is_gone() -> std::io::Result<bool> {
+    let keys = stdin();
+    let mut fds = [PollFd::new(&keys, PollFlags::IN)];
+    let beat = Timespec { tv_sec: 0, tv_nsec: BEAT.subsec_nanos().into() };
+    match poll(&mut fds, Some(&beat)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(e) => return Err(e.into()),
+    }
+    Ok(fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
 /// A look at the server: its page where that is due, and what there is to explain where

@@ -168,14 +168,32 @@ fn list(frame: &mut Frame, area: Rect, title: &str, lines: Vec<String>, scroll: 
     most
 }
 
-/// Why requests take what they take, a line each.
+/// Why requests take what they take, in lines of so many columns.
 fn why(state: &State, columns: usize) -> Vec<String> {
-    match &state.why {
+    let lines = match &state.why {
         None if state.is_paused => vec!["paused: p goes on".into()],
         None => vec!["looking…".into()],
         Some(Ok(between)) => between.lines(columns),
         Some(Err(text)) => vec![shown(text)],
+    };
+    lines.iter().flat_map(|line| folded(line, columns)).collect()
+}
+
+/// A line of at most so many columns, and what is beyond them below it, from a blank on.
+fn folded(line: &str, columns: usize) -> Vec<String> {
+    const INDENT: &str = "    ";
+    let mut all: Vec<String> = Vec::new();
+    let mut rest = line.to_string();
+    while let Some((end, _)) = rest.char_indices().nth(columns.max(2 * INDENT.len())) {
+        let from = if all.is_empty() { 0 } else { INDENT.len() };
+        let at = rest[from..end].rfind(' ').map_or(end, |at| from + at);
+        let at = if at == from { end } else { at };
+        let below = format!("{INDENT}{}", rest[at..].trim_start());
+        rest.truncate(at);
+        all.push(std::mem::replace(&mut rest, below));
     }
+    all.push(rest);
+    all
 }
 
 /// Draws all of it. Gives how far its lists can be moved on a screen of this size.
@@ -351,6 +369,23 @@ mod tests {
         assert!(text(Some(Err("it cannot\u{1b}[2J".into()))).contains("it cannot\\u{1b}[2J"));
         let same = Between::looks(&looks[1], &looks[1]).map(Ok);
         assert!(text(same).contains("no request ended in 0 ns"));
+    }
+
+    /// What is wider than the screen goes on below, whole.
+    #[test]
+    fn long_lines_are_folded() {
+        let sentence = "the slowest 1 % of reads, 896 us and more: 61 % die, behind program; 37 %";
+        let words = |text: &str| text.split_whitespace().collect::<String>();
+        for columns in 1..100 {
+            for line in [sentence, "", "x", &"x".repeat(77), &"é".repeat(50)] {
+                let lines = folded(line, columns);
+                assert_eq!(words(&lines.concat()), words(line), "{columns}: {lines:?}");
+                let fits = |line: &String| line.chars().count() <= columns.max(8);
+                assert!(lines.iter().all(fits), "{columns}: {lines:?}");
+            }
+        }
+        assert_eq!(folded("one two three", 9), ["one two", "    three"]);
+        assert_eq!(folded("one two", 7), ["one two"]);
     }
 
     /// A server that is gone is told of, with what was last seen and without.

@@ -1,5 +1,6 @@
 //! `serve --metrics` and `top` from outside.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -7,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 /// A server with metrics.
@@ -283,4 +285,37 @@ fn what_cannot_be_watched_is_said() {
     let text = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.code() == Some(1) && text.contains("cannot serve metrics at"), "{text}");
     assert!(!socket.exists());
+}
+
+/// A terminal that goes, as one does whose window is closed, ends `top`: it does not ask
+/// its end for keys, for ever.
+#[test]
+fn top_ends_with_its_terminal() {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
+    // Nobody listens at this port: that is shown, and it goes on trying.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .args(["top", "127.0.0.1:1"])
+        .stdin(slave())
+        .stdout(slave())
+        .stderr(slave())
+        .spawn()
+        .unwrap();
+    let (mut master, mut seen, mut some) = (File::from(master), String::new(), [0; 4096]);
+    while !seen.contains("trying") {
+        let count = master.read(&mut some).unwrap();
+        seen += &String::from_utf8_lossy(&some[..count]);
+    }
+    drop(master);
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it goes on without a terminal");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
