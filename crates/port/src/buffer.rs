@@ -202,6 +202,12 @@ impl Pieces {
         Pieces { start: buffer.ptr.as_ptr() as usize, len: buffer.len, back: 0, rest: buffer }
     }
 
+    /// What was not handed out yet.
+    #[inline]
+    pub fn rest(&self) -> &Buffer {
+        &self.rest
+    }
+
     /// The next `n` bytes. When they are all that the buffer has, no counter
     /// is touched.
     ///

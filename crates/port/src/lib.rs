@@ -11,6 +11,7 @@
 pub mod batch;
 pub mod block;
 pub mod buffer;
+pub mod kv;
 pub mod lazy;
 mod numbered;
 mod places;
@@ -28,6 +29,7 @@ pub mod units;
 pub use batch::{BatchDone, BatchOp, BatchReq, BatchShape, Desc, MAX_BATCH_PAGES};
 pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};
 pub use buffer::{Buffer, Lender, Pieces, Scratch};
+pub use kv::{KvDone, KvOp, KvReq, KvShape, MAX_KEY_BYTES, MAX_VALUE_BYTES, PutIf};
 pub use lazy::{Lazy, OutOfMemory};
 pub use numbered::{Completed, Numbered};
 pub use port::{Port, Turn, turn_by_events};

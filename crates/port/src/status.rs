@@ -23,6 +23,16 @@ impl Status {
     pub const LBA_OUT_OF_RANGE: Status = Status(0x080);
     /// No room is left to write.
     pub const CAPACITY_EXCEEDED: Status = Status(0x081);
+    /// A value is too long (this and the next four: Key Value command set).
+    pub const INVALID_VALUE_SIZE: Status = Status(0x085);
+    /// A key is too long, or has no bytes.
+    pub const INVALID_KEY_SIZE: Status = Status(0x086);
+    /// There is no such key.
+    pub const KEY_NOT_FOUND: Status = Status(0x087);
+    /// What there is for the key cannot be read.
+    pub const KEY_UNRECOVERED: Status = Status(0x088);
+    /// The key is there, and was not to be.
+    pub const KEY_EXISTS: Status = Status(0x089);
     /// The drive takes no writes.
     pub const READ_ONLY: Status = Status(0x182);
     /// One more chunk would be open than the drive allows: "Too Many Open Zones"
@@ -77,6 +87,11 @@ impl fmt::Display for Status {
             Status::ABORTED => "aborted",
             Status::LBA_OUT_OF_RANGE => "address out of range",
             Status::CAPACITY_EXCEEDED => "capacity exceeded",
+            Status::INVALID_VALUE_SIZE => "invalid value size",
+            Status::INVALID_KEY_SIZE => "invalid key size",
+            Status::KEY_NOT_FOUND => "key does not exist",
+            Status::KEY_UNRECOVERED => "unrecovered key",
+            Status::KEY_EXISTS => "key exists",
             Status::READ_ONLY => "write to a read-only drive",
             Status::TOO_MANY_OPEN_CHUNKS => "too many open chunks",
             Status::WRITE_FAULT => "write fault",
