@@ -50,6 +50,10 @@ mod host;
 #[cfg(debug_assertions)]
 mod idle;
 #[cfg(debug_assertions)]
+mod kv;
+#[cfg(debug_assertions)]
+mod kv_world;
+#[cfg(debug_assertions)]
 mod late_part;
 #[cfg(debug_assertions)]
 mod loading;

@@ -1,0 +1,327 @@
+//! The index: of each key, by its 64-bit hash, where its newest record is.
+//!
+//! A cuckoo hash table of buckets of eight, after Pagh and Rodler (2001) and Fan and
+//! others (MemC3, NSDI 2013): an entry is in one of two buckets, and the second is found
+//! from the first and eight bits of the hash. So the table fills beyond 90 %, and the
+//! entries of a first bucket can be found wherever they are: in the order of hashes,
+//! which does not depend on which bucket an entry is in.
+//!
+//! Guarantees: of a hash there is at most one entry; what is entered is found until it
+//! is removed; a pass of [`Index::dump`] gives each entry that was there at its start,
+//! and was neither changed nor removed since, at least once. Bounded: a look takes two
+//! buckets, an entry moves at most [`PATHS`] others. Fails where there is no room.
+
+use port::OutOfMemory;
+use port::lazy::table;
+use port::random::mix;
+
+use super::place::Place;
+
+/// Entries of a bucket.
+const WIDTH: usize = 8;
+
+/// Buckets that are looked into for room.
+const PATHS: usize = 128;
+
+/// Entries that may move behind a pass.
+const STRAYS: usize = 1024;
+
+/// An entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The key's hash.
+    pub hash: u64,
+    /// Its newest record; none where there is no entry.
+    pub place: Place,
+}
+
+/// The table.
+pub(super) struct Index {
+    slots: Box<[Entry]>,
+    /// By bucket: entries that belong there first, and are in their second.
+    away: Box<[u16]>,
+    /// Bits of a bucket's number.
+    bits: u32,
+    /// Entries, and as many as there are to be at most.
+    len: usize,
+    most: usize,
+    /// Where the pass under way is, by slot.
+    cursor: Option<usize>,
+    /// What moved from before it to behind it.
+    strays: Vec<Entry>,
+}
+
+impl Index {
+    /// Buckets for so many keys.
+    fn buckets(keys: u64) -> usize {
+        // Ten of eleven places are taken when it is full.
+        ((keys.saturating_mul(11) / 10).div_ceil(WIDTH as u64).max(2) as usize).next_power_of_two()
+    }
+
+    /// Entries for so many keys, at most: those that it has places for.
+    pub fn places(keys: u64) -> usize {
+        Index::buckets(keys) * WIDTH
+    }
+
+    /// An empty table with room for so many keys.
+    pub fn new(keys: u64) -> Result<Index, OutOfMemory> {
+        let buckets = Index::buckets(keys);
+        Ok(Index {
+            slots: table(Entry::default(), buckets * WIDTH, "the index of keys")?,
+            away: table(0, buckets, "the index of keys")?,
+            bits: buckets.trailing_zeros(),
+            len: 0,
+            most: keys as usize,
+            cursor: None,
+            strays: Vec::with_capacity(STRAYS),
+        })
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.slots.len() * size_of::<Entry>() + self.away.len() * 2) as u64
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first bucket of a hash: they are in the order of hashes.
+    fn first(&self, hash: u64) -> usize {
+        (hash >> (64 - self.bits)) as usize
+    }
+
+    /// How far the second bucket is away, by bits of the hash: its other bits.
+    fn distance(&self, number: u64) -> usize {
+        (mix(number + 1) as usize | 1) & ((1 << self.bits) - 1)
+    }
+
+    /// The other bucket of an entry that is in this one.
+    fn other(&self, bucket: usize, hash: u64) -> usize {
+        bucket ^ self.distance(hash & 0xff)
+    }
+
+    /// Where an entry is.
+    fn slot(&self, hash: u64) -> Option<usize> {
+        let first = self.first(hash);
+        [first, self.other(first, hash)].into_iter().find_map(|bucket| {
+            let entries = &self.slots[bucket * WIDTH..][..WIDTH];
+            let is = |entry: &Entry| entry.hash == hash && entry.place != Place::NONE;
+            entries.iter().position(is).map(|at| bucket * WIDTH + at)
+        })
+    }
+
+    /// A place without an entry.
+    fn hole(&self, bucket: usize) -> Option<usize> {
+        let entries = &self.slots[bucket * WIDTH..][..WIDTH];
+        entries.iter().position(|entry| entry.place == Place::NONE).map(|at| bucket * WIDTH + at)
+    }
+
+    /// The newest record.
+    pub fn find(&self, hash: u64) -> Option<Place> {
+        self.slot(hash).map(|slot| self.slots[slot].place)
+    }
+
+    /// Enters the newest record, and gives the one before. Fails where there is no room.
+    pub fn set(&mut self, hash: u64, place: Place) -> Result<Option<Place>, Full> {
+        if let Some(slot) = self.slot(hash) {
+            return Ok(Some(std::mem::replace(&mut self.slots[slot].place, place)));
+        }
+        let slot = self.make_room(hash).ok_or(Full)?;
+        self.put(slot, Entry { hash, place });
+        self.len += 1;
+        Ok(None)
+    }
+
+    /// Whether a hash is there, or there is room for it: there are fewer keys than were
+    /// asked for. What moves for it has moved then.
+    pub fn has_room(&mut self, hash: u64) -> bool {
+        self.slot(hash).is_some() || self.len < self.most && self.make_room(hash).is_some()
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, hash: u64) {
+        if let Some(slot) = self.slot(hash) {
+            self.take(slot);
+            self.len -= 1;
+        }
+    }
+
+    fn put(&mut self, slot: usize, entry: Entry) {
+        let first = self.first(entry.hash);
+        self.away[first] += u16::from(slot / WIDTH != first);
+        self.slots[slot] = entry;
+    }
+
+    fn take(&mut self, slot: usize) -> Entry {
+        let entry = std::mem::take(&mut self.slots[slot]);
+        let first = self.first(entry.hash);
+        self.away[first] -= u16::from(slot / WIDTH != first);
+        entry
+    }
+
+    /// A free place for a hash: where its buckets are full, entries move to their
+    /// other buckets, on the shortest way to a free place.
+    fn make_room(&mut self, hash: u64) -> Option<usize> {
+        let first = self.first(hash);
+        let second = self.other(first, hash);
+        if let Some(slot) = self.hole(first).or_else(|| self.hole(second)) {
+            return Some(slot);
+        }
+        // Of each bucket the slot that leads to it; of the first two none.
+        let mut paths = [(0, usize::MAX); PATHS];
+        (paths[0].0, paths[1].0) = (first, second);
+        let (mut next, mut len) = (0, 2);
+        while next < len {
+            let bucket = paths[next].0;
+            for slot in bucket * WIDTH..(bucket + 1) * WIDTH {
+                let other = self.other(bucket, self.slots[slot].hash);
+                if let Some(hole) = self.hole(other) {
+                    return self.shift(&paths[..len], slot, hole);
+                }
+                if len < PATHS && paths[..len].iter().all(|path| path.0 != other) {
+                    paths[len] = (other, slot);
+                    len += 1;
+                }
+            }
+            next += 1;
+        }
+        None
+    }
+
+    /// Moves the entries of a way, the last one first; gives the place that is free
+    /// then. `None` where a pass has seen too many move.
+    fn shift(&mut self, paths: &[(usize, usize)], last: usize, hole: usize) -> Option<usize> {
+        let (mut from, mut to) = (last, hole);
+        loop {
+            if self.cursor.is_some_and(|cursor| from >= cursor && to < cursor) {
+                if self.strays.len() == STRAYS {
+                    return None;
+                }
+                self.strays.push(self.slots[from]);
+            }
+            let entry = self.take(from);
+            self.put(to, entry);
+            to = from;
+            let path = paths.iter().find(|path| path.0 == to / WIDTH)?;
+            if path.1 == usize::MAX {
+                return Some(to);
+            }
+            from = path.1;
+        }
+    }
+
+    /// Begins a pass, or ends it.
+    pub fn set_pass(&mut self, on: bool) {
+        self.cursor = on.then_some(0);
+        self.strays.clear();
+    }
+
+    /// The next entry of the pass; `None` at its end, and while there is no pass.
+    pub fn dump(&mut self) -> Option<Entry> {
+        let cursor = self.cursor.as_mut()?;
+        while *cursor < self.slots.len() {
+            *cursor += 1;
+            if self.slots[*cursor - 1].place != Place::NONE {
+                return Some(self.slots[*cursor - 1]);
+            }
+        }
+        self.strays.pop()
+    }
+
+    /// The entry with the least hash that is not below this one, of keys that are
+    /// there.
+    pub fn next_from(&self, hash: u64) -> Option<Entry> {
+        let fits = |entry: &&Entry| entry.place.is_live() && entry.hash >= hash;
+        (self.first(hash)..self.away.len()).find_map(|first| {
+            let home = self.slots[first * WIDTH..][..WIDTH].iter().filter(fits);
+            let of_first = |entry: &&Entry| self.first(entry.hash) == first;
+            let least = home.filter(of_first).min_by_key(|entry| entry.hash);
+            let away = if self.away[first] == 0 { 0 } else { 1 << 8 };
+            let others = (0..away).map(|number| first ^ self.distance(number));
+            let others = others.flat_map(|bucket| &self.slots[bucket * WIDTH..][..WIDTH]);
+            let others = others.filter(fits).filter(of_first).min_by_key(|entry| entry.hash);
+            least.into_iter().chain(others).min_by_key(|entry| entry.hash).copied()
+        })
+    }
+
+    /// All entries, in no order.
+    pub fn all(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.slots.iter().filter(|entry| entry.place != Place::NONE).copied()
+    }
+}
+
+/// There is no room for the hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use port::random::Random;
+
+    use super::*;
+
+    #[test]
+    fn it_is_a_map_that_lists_in_order_and_takes_ten_of_eleven() {
+        for (seed, keys) in (0..20).zip([1, 5, 14, 58, 465, 7447].into_iter().cycle()) {
+            let mut random = Random::new(seed, 0);
+            let (mut index, mut model) = (Index::new(keys).unwrap(), BTreeMap::new());
+            let places = Index::places(keys);
+            let mut full = 0;
+            for step in 1..6 * places as u64 {
+                let hash = random.bits();
+                let known = model.range(hash..).next().map(|(&hash, _)| hash);
+                match (random.below(8), known) {
+                    (0, Some(known)) => {
+                        index.remove(known);
+                        model.remove(&known);
+                    }
+                    (1, Some(known)) => {
+                        assert_eq!(
+                            index.set(known, Place(step)),
+                            Ok(model.insert(known, Place(step)))
+                        );
+                    }
+                    _ if index.has_room(hash) => {
+                        assert_eq!(index.set(hash, Place(step)), Ok(None));
+                        model.insert(hash, Place(step));
+                    }
+                    _ => {
+                        assert_eq!(model.len() as u64, keys, "of {places} places");
+                        full += 1;
+                    }
+                }
+                assert_eq!(index.len(), model.len());
+                let from = random.bits();
+                let next = model.range(from..).next();
+                let next = next.map(|(&hash, &place)| Entry { hash, place });
+                assert_eq!(index.next_from(from), next);
+            }
+            assert!(model.iter().all(|(&hash, &place)| index.find(hash) == Some(place)));
+            assert!(full > 0);
+        }
+    }
+
+    #[test]
+    fn a_pass_gives_what_stays_though_it_moves() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed, 1);
+            let mut index = Index::new(200).unwrap();
+            let mut stay = BTreeMap::new();
+            while stay.len() < 180 {
+                let hash = random.bits();
+                index.set(hash, Place(5)).unwrap();
+                stay.insert(hash, false);
+            }
+            index.set_pass(true);
+            while let Some(entry) = index.dump() {
+                stay.entry(entry.hash).and_modify(|seen| *seen = true);
+                let _ = index.set(random.bits(), Place(6));
+            }
+            assert!(stay.values().all(|&seen| seen), "seed {seed}");
+        }
+    }
+}
