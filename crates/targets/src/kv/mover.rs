@@ -228,12 +228,6 @@ impl<D: OpenChannel> Kv<D> {
         }
     }
 
-    /// The runs of `new` that are not of the value's record.
-    fn moved_runs(&mut self) -> Vec<Run> {
-        let runs = &self.mover.runs;
-        self.mover.new.drain(..).filter(|run| !runs.contains(run)).collect()
-    }
-
     /// Puts a record with the new places in the stream.
     fn enter_moved(&mut self, chunk: usize) -> bool {
         let size = large_bytes(self.mover.key.len(), self.mover.new.len());
@@ -245,25 +239,33 @@ impl<D: OpenChannel> Kv<D> {
         let (place, row) = self.packer.put(&mover.key, &body, 0);
         self.moved_bytes += size;
         let hash = mover.hash;
-        let old: Vec<Run> = self.mover.runs.to_vec();
-        let is_here = |run: &Run| self.space.chunk_of(run.first) == chunk;
-        let old: Vec<Run> = old.into_iter().filter(is_here).collect();
-        let new = self.moved_runs();
-        self.enter(hash, place, row, &old);
-        old.iter().for_each(|run| self.set_owner(run, 0));
-        self.own(&new, hash);
+        self.enter(hash, place, row, &[]);
+        for at in 0..self.mover.runs.len() {
+            let run = self.mover.runs[at];
+            if self.space.chunk_of(run.first) == chunk {
+                self.discount_runs(&[run], row);
+                self.set_owner(&run, 0);
+            }
+        }
+        for at in 0..self.mover.new.len() {
+            let run = self.mover.new[at];
+            if !self.mover.runs.contains(&run) {
+                self.own(&[run], hash);
+            }
+        }
         self.unlock_value();
         true
     }
 
     /// Leaves a value where it is: what was written of it counts no more.
     fn leave_value(&mut self) {
-        let new = self.moved_runs();
-        for run in &new {
-            let chunk = self.space.chunk_of(run.first);
-            self.space.chunk_mut(chunk).holds -= run.rows;
+        for at in 0..self.mover.new.len() {
+            let run = self.mover.new[at];
+            if !self.mover.runs.contains(&run) {
+                self.space.chunk_mut(self.space.chunk_of(run.first)).holds -= run.rows;
+                self.discount_runs(&[run], 0);
+            }
         }
-        self.discount_runs(&new, 0);
         self.unlock_value();
     }
 

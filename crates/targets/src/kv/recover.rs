@@ -60,10 +60,14 @@ struct Found {
 }
 
 /// The rows of a chunk of which no program failed.
-fn rows<D: OpenChannel>(device: &D, geometry: &Geometry, chunk: usize) -> Vec<u32> {
+fn rows<D: OpenChannel>(
+    device: &D,
+    geometry: &Geometry,
+    chunk: usize,
+) -> impl Iterator<Item = u32> + use<D> {
     let (of, blocks) = (device.chunk(chunk), geometry.row_blocks());
     let programmed = if of.state == ChunkState::Offline { 0 } else { of.programmed / blocks };
-    (0..programmed).filter(|row| of.failed_of(row * blocks, blocks) == 0).collect()
+    (0..programmed).filter(move |row| of.failed_of(row * blocks, blocks) == 0)
 }
 
 fn row_ppa(geometry: &Geometry, chunk: usize, row: u32) -> Ppa {
@@ -151,7 +155,7 @@ impl<D: OpenChannel> Kv<D> {
         let mut jobs = Vec::new();
         for found in &of {
             let all = rows(&self.device, &geometry, found.chunk);
-            jobs.extend(all.into_iter().map(|row| row_ppa(&geometry, found.chunk, row)));
+            jobs.extend(all.map(|row| row_ppa(&geometry, found.chunk, row)));
         }
         // By number and row: where, and what it says.
         let mut parts: BTreeMap<(u64, u64), (Ppa, Part)> = BTreeMap::new();
@@ -218,7 +222,7 @@ impl<D: OpenChannel> Kv<D> {
             // A row that failed may be behind later ones.
             if found.tag.seq + self.packer.most() >= from {
                 let all = rows(&self.device, &geometry, found.chunk);
-                firsts.extend(all.into_iter().map(|row| row_ppa(&geometry, found.chunk, row)));
+                firsts.extend(all.map(|row| row_ppa(&geometry, found.chunk, row)));
             }
         }
         let mut numbers: Vec<(u64, Ppa)> = Vec::new();
@@ -340,36 +344,36 @@ fn find_chunks<D: OpenChannel>(
     runner: &mut Runner<'_, D>,
     geometry: &Geometry,
 ) -> Result<Vec<Found>, KvError> {
+    let last = |device: &D, chunk: usize, below: u32| {
+        let row = rows(device, geometry, chunk).take_while(|&row| row < below).last()?;
+        Some((chunk, row))
+    };
     let chunks = ftl::all_chunks(geometry);
-    let mut left: Vec<(usize, Vec<u32>, bool)> = chunks
-        .map(|chunk| (chunk, rows(runner.device, geometry, chunk), false))
-        .filter(|(_, rows, _)| !rows.is_empty())
-        .collect();
-    let mut found = Vec::new();
+    let mut left: Vec<(usize, u32)> =
+        chunks.filter_map(|chunk| last(&*runner.device, chunk, u32::MAX)).collect();
+    let (mut found, mut is_damaged) = (Vec::new(), false);
     while !left.is_empty() {
-        let ppa = |(chunk, rows, _): &(usize, Vec<u32>, bool)| {
-            row_ppa(geometry, *chunk, *rows.last().expect("it has one"))
-        };
-        let jobs: Vec<Job> = left.iter().map(|of| Job::read(Content::Tags, (ppa(of), 1))).collect();
+        let jobs = left
+            .iter()
+            .map(|&(chunk, row)| Job::read(Content::Tags, (row_ppa(geometry, chunk, row), 1)));
         let mut tags = BTreeMap::new();
-        runner.run(jobs.into_iter(), |job, ended| {
+        runner.run(jobs, |job, ended| {
             let tag = is_read(ended.status).then(|| Tag::load(&ended.tags[..TAG_BYTES]));
             tags.insert(geometry.chunk_index(job.ppa), tag);
             Ok(())
         })?;
         let mut next = Vec::new();
-        for (chunk, mut rows, is_damaged) in left {
-            let row = rows.pop().expect("it had one");
-            match tags[&chunk] {
-                Some(tag) => found.push(Found { chunk, tag, is_damaged }),
-                None if rows.is_empty() => {
+        for (chunk, row) in left {
+            match (tags[&chunk], last(&*runner.device, chunk, row)) {
+                (Some(tag), _) => found.push(Found { chunk, tag, is_damaged }),
+                (None, Some(before)) => next.push(before),
+                (None, None) => {
                     let ppa = row_ppa(geometry, chunk, row);
                     return Err(KvError::Damaged { what: "a chunk", ppa });
                 }
-                None => next.push((chunk, rows, true)),
             }
         }
-        left = next;
+        (left, is_damaged) = (next, true);
     }
     Ok(found)
 }
