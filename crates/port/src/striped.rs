@@ -14,8 +14,9 @@
 //! next request for it hold up those behind it, for whatever shard.
 //!
 //! Guarantees: the rules of [`Port`], over shards that keep them; pieces go to a
-//! shard in the order in which their requests came; nothing is allocated after it
-//! is made. Nothing here fails.
+//! shard in the order in which their requests came; requests are given in the order in
+//! which they were seen to end, whether stories are told or not; nothing is allocated
+//! after it is made. Nothing here fails.
 
 use crate::{
     BlockDone, BlockOp, BlockReq, Buffer, Part, Pieces, Port, Ring, Shape, Slots, Status, Stories,
@@ -280,7 +281,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
                     let at = if whole.left == UNCUT { piece.at } else { whole.at.max(piece.at) };
                     stories.end(stories.when(slot), port.story(*heard - 1), Part::Queue, at);
                 }
-            } else if whole.left == UNCUT && done.room() > 0 {
+            } else if whole.left == UNCUT && ready.is_empty() && done.room() > 0 {
                 pieces.pop_to(done).id = whole.id;
                 inside.give(slot);
                 continue;

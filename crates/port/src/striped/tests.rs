@@ -256,6 +256,9 @@ proptest! {
     ) {
         let make = || Pair::new(shards, blocks * 4096, room, seed.into(), bad);
         let first = run(&mut make(), &steps, done_at_once);
-        prop_assert_eq!(first, run(&mut make(), &steps, done_at_once), "the same again");
+        prop_assert_eq!(&first, &run(&mut make(), &steps, done_at_once), "the same again");
+        let mut told = make();
+        told.striped.set_stories(true);
+        prop_assert_eq!(first, run(&mut told, &steps, done_at_once), "whoever looks");
     }
 }
