@@ -28,7 +28,7 @@ use drive::memory;
 use drive::restore::Restored;
 use drive::spec::{DriveConfig, DriveSpec, FileSpec};
 use drive::stack::{self, needs_blocks};
-use load::cpu::CpuTime;
+use load::cpu::Mark;
 use load::driver::{ClockKind, Driver};
 use load::load::{Load, Pace, Played, Share};
 use load::runner::{Plan, Runner, Until};
@@ -343,16 +343,15 @@ impl<'a> Bench<'a> {
         self.args.replay.as_ref().map(|replay| replay.load(shape, self.takes)).transpose()
     }
 
-    /// Measures what `run` does.
+    /// Measures what `run` does, from when it counts.
     pub fn timed(
         &mut self,
         run: impl FnOnce(&mut Runner) -> Result<Tally, Error>,
     ) -> Result<Measured, Error> {
         self.runner.watch.phase("measuring");
-        let (wall, cpu) = (Instant::now(), CpuTime::now());
+        let began = Mark::now();
         let tally = run(&mut self.runner)?;
-        let wall = wall.elapsed().as_secs_f64();
-        let cpu = CpuTime::now().since(&cpu);
+        let (wall, cpu) = tally.after_ramp.unwrap_or(began).passed();
         Ok(Measured { tally, wall, cpu, jobs: Vec::new(), played: None })
     }
 

@@ -1,6 +1,8 @@
-//! Processor time of this process.
+//! Processor time of this process, and time on the wall beside it.
 //!
 //! May fail only by not being told: then it is zero.
+
+use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -26,6 +28,26 @@ impl CpuTime {
         let total = self.total - earlier.total;
         let system = (self.system - earlier.system).clamp(0.0, total);
         (total - system, system)
+    }
+}
+
+/// A moment on the wall, and what this process had used then.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// On the wall.
+    pub wall: Instant,
+    cpu: CpuTime,
+}
+
+impl Mark {
+    /// Now. Takes some microseconds.
+    pub fn now() -> Mark {
+        Mark { wall: Instant::now(), cpu: CpuTime::now() }
+    }
+
+    /// Seconds on the wall since then, and user and system seconds.
+    pub fn passed(&self) -> (f64, (f64, f64)) {
+        (self.wall.elapsed().as_secs_f64(), CpuTime::now().since(&self.cpu))
     }
 }
 

@@ -65,6 +65,12 @@ impl Timer {
         }
     }
 
+    /// Forgets what was until now: what counts begins. Distances go on, and a turn that
+    /// is under way is not timed.
+    pub fn restart(&mut self) {
+        (self.began, self.total, self.timed, self.turns) = (None, Duration::ZERO, 0, 0);
+    }
+
     /// How many turns go before the next that is timed.
     #[inline]
     pub fn left(&self) -> u32 {
@@ -176,6 +182,22 @@ mod tests {
         timer.count(Duration::from_nanos(14_800));
         assert!(timer.own().ns() > Some(1e6));
         timer.count(Duration::ZERO);
+    }
+
+    #[test]
+    fn what_was_before_it_counts_is_forgotten() {
+        let mut timer = Timer::new(4, 1000);
+        timer.reading = Duration::ZERO;
+        let turns = |timer: &mut Timer| timer.turned(timer.left());
+        turns(&mut timer);
+        (0..LEAST).for_each(|_| timer.count(Duration::from_micros(9)));
+        assert!(timer.began.is_some() && timer.own().ns().is_some());
+        timer.restart();
+        assert!(timer.began.is_none() && timer.own() == Own::default());
+        let turned = timer.left();
+        turns(&mut timer);
+        (0..LEAST).for_each(|_| timer.count(Duration::from_nanos(100)));
+        assert_eq!(timer.own().ns(), Some(100.0 * f64::from(turned)));
     }
 
     #[test]

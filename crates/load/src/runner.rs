@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use measure::{Dies, Round, Steady, SteadyState, Verdict, steady, units};
+use measure::{Dies, Round, Steady, SteadyState, Verdict, units};
 use port::{BLOCK_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
@@ -39,46 +39,6 @@ const GRACE: Duration = Duration::from_millis(300);
 pub const STILL_BYTES: u64 = 1 << 30;
 /// Requests out while preconditioning.
 pub const DEPTH: u32 = 32;
-
-/// When a run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// After so many requests.
-    Ios(u64),
-    /// After so much drive time, in ns.
-    Time(u64),
-    /// After so much drive time, in ns, and so many bytes written.
-    Both(u64, u64),
-    /// After so many requests, or after so much drive time, in ns, if that is sooner.
-    Either(u64, u64),
-}
-
-/// What a run does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Drive time before counting begins, in ns.
-    pub ramp: u64,
-    /// When it ends, from the beginning of counting.
-    pub until: Until,
-    /// Whether latencies are counted.
-    pub count: bool,
-}
-
-/// How the steady state is sought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rounds {
-    /// Rounds that must agree.
-    pub window: usize,
-    /// The least drive time of a round, in ns; one overwrite of the drive is
-    /// always in it.
-    pub ns: u64,
-}
-
-impl Default for Rounds {
-    fn default() -> Rounds {
-        Rounds { window: steady::WINDOW, ns: steady::ROUND_NS }
-    }
-}
 
 /// A drive under a load, with all that lasts over several runs.
 pub struct Runner<'a> {
@@ -360,6 +320,8 @@ impl Runner<'_> {
                 load.begin(course.start);
             }
             if course.counting && plan.count && !tally.counts() && now >= course.start {
+                tally.after_ramp = plan.after_ramp();
+                timer.restart();
                 tally.begin(course.start, driver.counters(), driver.gauges());
                 tally.energy.0 = driver.energy(course.start);
                 self.begin_charts(&mut tally, now, driver);
@@ -599,9 +561,11 @@ fn reached(steady: &Steady, rounds: Rounds) -> String {
 }
 
 mod plain;
+mod plan;
 mod together;
 
 use plain::plain_turns;
+pub use plan::{Plan, Rounds, Until};
 pub use together::Part;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use port::{BlockOp, Time};
 use targets::WriteCounters;
 
 use crate::bursts::Ended;
+use crate::cpu::Mark;
 use crate::own::Own;
 use crate::tails::Tails;
 use measure::causes::Causes;
@@ -25,6 +26,8 @@ pub struct Tally {
     pub start: Time,
     /// When the last request was seen.
     pub end: Time,
+    /// When counting began on the wall, where a ramp was before it.
+    pub after_ramp: Option<Mark>,
     /// Latencies by kind but those of the series' open row.
     latency: [Histogram; KINDS],
     flushes: Histogram,
@@ -119,6 +122,7 @@ impl Tally {
         Tally {
             start: Time(u64::MAX),
             end: Time::ZERO,
+            after_ramp: None,
             latency: Default::default(),
             flushes: Histogram::new(),
             bytes: [0; 4],
@@ -260,6 +264,8 @@ impl Tally {
                 all.join(more);
             }
             whole.own.add(one.own);
+            let began = [whole.after_ramp, one.after_ramp].into_iter().flatten();
+            whole.after_ramp = began.min_by_key(|mark| mark.wall);
         }
         whole
     }

@@ -1,6 +1,6 @@
-//! Tests of preconditioning on a drive that breaks.
+//! Tests of preconditioning on a drive that breaks, and of what a run counts after a ramp.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use port::{BlockDone, BlockOp, BlockReq, Ring, Status};
 use targets::WriteCounters;
@@ -114,4 +114,79 @@ fn who_stops_it_is_told_how_far_it_came() {
     let says = "in round 2 of its steady state, of which the one before wrote 5.00 MB/s with a \
                 write amplification of 2.500; it takes 5 rounds at least, of 60.0 s";
     assert!(text.starts_with(says) && text.contains("--steady-rounds"), "{text}");
+}
+
+/// A drive that notes when its last turn of a ramp was over on the wall.
+struct Ramped<D> {
+    inner: D,
+    ramp: u64,
+    last: Option<Instant>,
+    turns: u64,
+}
+
+impl<D: Driver> Driver for Ramped<D> {
+    fn is_real(&self) -> bool {
+        false
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn turn(
+        &mut self,
+        arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        let now = self.inner.turn(arrival, queue, done)?;
+        if now.0 < self.ramp {
+            (self.last, self.turns) = (Some(Instant::now()), self.turns + 1);
+        }
+        Ok(now)
+    }
+
+    fn patience(&self) -> u32 {
+        64
+    }
+
+    fn counters(&self) -> WriteCounters {
+        self.inner.counters()
+    }
+}
+
+/// What a ramp took on the wall and of the processor, and turns in it, are in nothing that
+/// is told of what counts; a run without one needs no moment of its own.
+#[test]
+fn what_is_timed_begins_with_what_counts() {
+    let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=16M,store=none".parse() else { panic!() };
+    let run = |ramp: u64, loads: usize| {
+        let drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
+        let shape = drive.shape();
+        let mut driver = Ramped { inner: Virtual::new(drive), ramp, last: None, turns: 0 };
+        let load = |seed| {
+            let pattern = Pattern::uniform(shape.bytes, 0);
+            Load::new(&shape, &pattern, Pace::Closed { depth: 1 }, 1, seed).unwrap()
+        };
+        let mut watch = Watch::quiet();
+        let mut runner = Runner::new(&mut watch);
+        let plan = Plan { ramp, until: Until::Ios(100), count: true };
+        let tally = match loads {
+            1 => runner.run(&mut driver, &mut load(1), plan).unwrap(),
+            _ => {
+                let mut loads: Vec<Load> = (0..loads as u64).map(load).collect();
+                Tally::merge(runner.run_together(&mut driver, &mut loads, plan).unwrap())
+            }
+        };
+        assert_eq!(tally.all().count(), 100 * loads as u64);
+        // So few turns are too few to tell: of the ramp there were enough.
+        assert_eq!(tally.own.ns(), None, "{loads} loads after {ramp} ns");
+        (tally.after_ramp.map(|mark| mark.wall), driver.last, driver.turns)
+    };
+    for loads in [1, 3] {
+        let (counts, last, turns) = run(500_000_000, loads);
+        assert!(turns > 10_000, "{turns} turns of the ramp");
+        assert!(counts >= last && last.is_some(), "{loads} loads");
+        assert!(run(0, loads).0.is_none());
+    }
 }

@@ -54,6 +54,7 @@ impl<'a> Lane<'a> {
             load.begin(course.start);
         }
         if course.counting && !tally.counts() && now >= course.start {
+            tally.after_ramp = course.plan.after_ramp();
             tally.begin(course.start, driver.counters(), driver.gauges());
             tally.energy.0 = driver.energy(course.start);
         }
@@ -166,13 +167,18 @@ impl Runner<'_> {
         }
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         let most = lanes.iter().map(|lane| lane.load.bs()).max().unwrap_or(0);
-        let mut timer = self.timer(line.queue.capacity(), most);
+        let (mut timer, mut is_counting) = (self.timer(line.queue.capacity(), most), false);
         loop {
             for (n, lane) in lanes.iter_mut().enumerate() {
                 let counted = lane.tally.counts();
                 lane.issue(began, now, driver)?;
+                let begins = lane.tally.counts() && !counted;
+                if begins && !is_counting {
+                    timer.restart();
+                    is_counting = true;
+                }
                 // The first load has the dies of all.
-                if n == 0 && lane.tally.counts() && !counted {
+                if begins && n == 0 {
                     self.begin_charts(&mut lane.tally, now, driver);
                     // A row has requests of all of them.
                     lane.tally.tails = None;

@@ -1,0 +1,52 @@
+//! What a run does, and when it ends. Nothing here fails.
+
+use measure::steady;
+
+use crate::cpu::Mark;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many requests.
+    Ios(u64),
+    /// After so much drive time, in ns.
+    Time(u64),
+    /// After so much drive time, in ns, and so many bytes written.
+    Both(u64, u64),
+    /// After so many requests, or after so much drive time, in ns, if that is sooner.
+    Either(u64, u64),
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Drive time before counting begins, in ns.
+    pub ramp: u64,
+    /// When it ends, from the beginning of counting.
+    pub until: Until,
+    /// Whether latencies are counted.
+    pub count: bool,
+}
+
+impl Plan {
+    /// Now, where what counts begins after a ramp; else it begins with the run.
+    pub(super) fn after_ramp(&self) -> Option<Mark> {
+        (self.ramp > 0).then(Mark::now)
+    }
+}
+
+/// How the steady state is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// Rounds that must agree.
+    pub window: usize,
+    /// The least drive time of a round, in ns; one overwrite of the drive is
+    /// always in it.
+    pub ns: u64,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds { window: steady::WINDOW, ns: steady::ROUND_NS }
+    }
+}
