@@ -317,6 +317,17 @@ fn the_slowest_requests_tell_their_stories() {
     }
 }
 
+/// Of shards, too: what is cut, as flushes are, ends beside what is not.
+#[test]
+fn who_looks_at_shards_changes_nothing() {
+    let line = "mem:ref,size=128M,shards=2 --rw randwrite --qd 100 --threads 4 --flush-every 10 \
+                --ios 2k";
+    let (plain, told) = (report(line), report(&format!("{line} --slowest 1")));
+    for same in ["state_hash", "latency_ns", "flush", "seconds"] {
+        assert_eq!(plain[same], told[same], "{same}");
+    }
+}
+
 /// The sum of what is in a line of figures.
 fn sum_of(line: &Value) -> f64 {
     line.as_str().unwrap().split(' ').map(|n| n.parse::<f64>().unwrap()).sum()
