@@ -447,7 +447,7 @@ fn the_drive_is_that_of_the_jobs() {
 }
 
 /// With `--explain` each job's requests tell where their time went, and a job that alone
-/// writes in its round is named; nothing else changes.
+/// has written so far is named; nothing else changes.
 #[test]
 fn jobs_are_explained() {
     let text = "[global]\nruntime=20ms\ntime_based\n[reader]\nrw=randread\nioengine=libaio\n\
@@ -492,6 +492,31 @@ fn jobs_are_explained() {
         assert!(error.to_string().contains("--explain: "), "{error}");
     }
     assert!(!made.exists());
+}
+
+/// What a round before left on its way delays the next one: a job of that is not blamed.
+#[test]
+fn a_writer_of_a_round_before_may_be_what_delayed() {
+    let text = "[global]\nruntime=20ms\ntime_based\nioengine=libaio\n[first]\nrw=randwrite\n\
+                iodepth=64\n[reader]\nstonewall\nrw=randread\niodepth=4\n[slow]\n\
+                rw=randwrite\nrate_iops=100\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.fio");
+    let told = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let drive = Some("mem:tlc,size=64M,store=none".parse().unwrap());
+        let args =
+            FioArgs { files: vec![path.clone()], drive, explain: true, ..FioArgs::default() };
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let both = told(text);
+    assert!(both.contains("\ndie, behind program of user "), "{both}");
+    assert!(!both.contains("program of ["), "{both}");
+    // It is what delayed where it alone wrote.
+    let one = told(text.split("[slow]").next().unwrap());
+    assert!(one.contains("\ndie, behind program of [first] "), "{one}");
 }
 
 /// A file that is included is looked for beside the one that includes it.

@@ -102,10 +102,11 @@ impl<'a> Told<'a> {
     }
 
     /// Where the time of its requests went, where that was kept: with `all` that ran, of
-    /// which those of its round may have delayed it.
+    /// which those of its round may have delayed it, and those of rounds before by what
+    /// they left on its way.
     pub fn why(&'a self, all: &'a [Told]) -> Why<'a> {
-        let beside = all.iter().filter(|one| one.round == self.round);
-        Why::of_loads(beside.map(|one| {
+        let until = all.iter().filter(|one| one.round <= self.round);
+        Why::of_loads(until.map(|one| {
             let causes = self.tally.causes.as_ref().filter(|_| std::ptr::eq(one, self));
             (format!("[{}]", one.job.name), one.asks, causes)
         }))
