@@ -44,7 +44,9 @@ pub struct JobReport {
 }
 
 impl JobReport {
-    fn new(args: &BenchArgs, queue: u8, own: &Tally, is_real: bool) -> JobReport {
+    /// Of a load's tally, from which it takes where the time of its requests went: that is
+    /// too large to be kept twice.
+    fn new(args: &BenchArgs, queue: u8, own: &mut Tally, is_real: bool) -> JobReport {
         let seconds = own.seconds();
         let of = |op| Direction::new(own.latency(op), own.bytes(op), seconds);
         let all = own.all();
@@ -62,7 +64,7 @@ impl JobReport {
             failed,
             open_loop: args.rate.map(|rate| OpenLoop::new(rate, ios + failed, seconds)),
             void: void(own, ios),
-            causes: own.causes.clone(),
+            causes: own.causes.take(),
             slowest: own.slowest.as_ref().map_or(Vec::new(), Slowest::all),
         }
     }
@@ -161,18 +163,28 @@ impl Bench<'_> {
         }
         let (plan, is_real, mut reports) = (plan(self.args), driver.is_real(), Vec::new());
         let mut measured = self.timed(|runner| {
-            let tallies = runner.run_together(driver, &mut loads, plan)?;
-            for ((job, &queue), tally) in jobs.iter().zip(&given).zip(&tallies) {
+            let mut tallies = runner.run_together(driver, &mut loads, plan)?;
+            for ((job, &queue), tally) in jobs.iter().zip(&given).zip(&mut tallies) {
                 reports.push(JobReport::new(job, queue, tally, is_real));
             }
             let energy = tallies.iter().max_by_key(|tally| tally.end).map(|last| last.energy.1);
             let mut whole = Tally::merge(tallies);
             whole.energy.1 = energy.unwrap_or(whole.energy.1);
+            whole.causes = joined(&reports);
             Ok(whole)
         })?;
         measured.jobs = reports;
         Ok(measured)
     }
+}
+
+/// Where the time of all loads' requests went, where that was asked for.
+fn joined(reports: &[JobReport]) -> Option<Causes> {
+    reports.iter().filter_map(|job| job.causes.as_ref()).fold(None, |all, one| {
+        let mut all = all.unwrap_or_else(Causes::new);
+        all.join(one);
+        Some(all)
+    })
 }
 
 #[cfg(test)]
