@@ -7,8 +7,9 @@
 # each case the medians of ROUNDS rounds, and of ssdkit / fio and fio / fio the
 # median of the rounds' ratios, in brackets the interval in which that of endless
 # rounds lies with a probability of 95 % (order statistics; of less than 6 rounds
-# the least and the greatest). `within`: the median is within 5 %. `NOT`: all of
-# the interval is outside. `open`: the disk is too noisy to tell.
+# the least and the greatest). `within`: all of the interval is within 5 %. `NOT`:
+# all of it is outside. Else the disk is too noisy to tell: `median within` where
+# the median is within 5 %, `open` where it is not.
 #
 #   DIR=/mnt/disk ROUNDS=15 MS_EACH=1000 benches/fio.sh [CASE...]
 #
@@ -19,10 +20,6 @@ SSDKIT=$(realpath "${SSDKIT:-target/release/ssdkit}")
 JOB=$(realpath benches/fio/mixed.fio)
 ROUNDS=${ROUNDS:-15}
 export MS_EACH=${MS_EACH:-1000}
-DIR=$(mktemp -d "${DIR:-.}/beside-fio.XXXXXX")
-trap 'rm -rf "$DIR"' EXIT
-cd "$DIR"
-FILE=$DIR/file
 
 # Name; what is done; requests outstanding; requests a second, 0 for a closed loop.
 cases='
@@ -36,6 +33,17 @@ read-rate|randread|32|2000
 write-rate|randwrite|32|2000
 job|randrw|32|0
 '
+for case in "$@"; do
+  if [[ $case = *[^a-z0-9-]* || $cases != *$'\n'"$case|"* ]]; then
+    echo "there is no case $case; there are:$(cut -s -d '|' -f 1 <<<"$cases" | paste -sd ' ' | sed 's/^/ /')" >&2
+    exit 2
+  fi
+done
+
+DIR=$(mktemp -d "$(realpath "${DIR:-.}")/beside-fio.XXXXXX")
+trap 'rm -rf "$DIR"' EXIT
+cd "$DIR"
+FILE=$DIR/file
 
 # IOPS, mean and p99 in us of one run, as a line of `$DIR/runs`.
 note() { # case round who; the report is in out.json
@@ -145,8 +153,12 @@ for case, who in runs.items():
             k = left_out(len(every))
             return median(every), every[k], every[-1 - k]
         mid, low, high = beside = ratio("ssdkit", "fio")
-        out = low > 1.05 or high < 0.95
-        verdict = "within" if abs(mid - 1) <= 0.05 else "NOT" if out else "open"
+        if low >= 0.95 and high <= 1.05:
+            verdict = "within"
+        elif low > 1.05 or high < 0.95:
+            verdict = "NOT"
+        else:
+            verdict = "median within" if abs(mid - 1) <= 0.05 else "open"
         tell = lambda r: f"{r[0]:.3f} ({r[1]:.2f} to {r[2]:.2f})"
         shown = lambda name: f"{median(of(name)):.0f}" if name in who else ""
         print(f"| {case if i == 0 else ''} | {what} | {shown('ssdkit')} | {shown('fio')} "
