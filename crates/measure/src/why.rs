@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 const SHARES: [f64; 5] = [1.0, 0.5, 0.1, 0.01, 0.001];
 /// Fewer requests are no share to tell of.
 const LEAST: f64 = 10.0;
-/// Loads that may be told of by themselves, at most: each takes some megabytes.
+/// Loads that may be told of by themselves, at most: where the time of its requests went
+/// takes some eight megabytes of each.
 pub const MOST_LOADS: usize = 32;
 /// How wide tables are, with all shares: where there is room, and where there is not.
 pub const WIDE: usize = 40 + 5 * 14;
@@ -141,7 +142,7 @@ impl<'a> Why<'a> {
         let (first, each) = if is_narrow { (36, 8) } else { (40, 14) };
         let mut text = String::from("\n");
         let mut line = |label: &str, cells: Vec<String>| {
-            let _ = write!(text, "{label:<first$.first$}");
+            let _ = write!(text, "{:<first$}", cut(label, first));
             cells.iter().for_each(|cell| _ = write!(text, "{cell:>each$}"));
             text.push('\n');
         };
@@ -172,6 +173,18 @@ impl Asks {
     pub fn or(self, other: Asks) -> Asks {
         Asks { reads: self.reads || other.reads, writes: self.writes || other.writes }
     }
+}
+
+/// A label in so many columns: a longer one without its middle, since names that begin
+/// alike differ at their ends.
+fn cut(label: &str, columns: usize) -> Cow<'_, str> {
+    let length = label.chars().count();
+    if length <= columns {
+        return label.into();
+    }
+    let end = columns * 2 / 5;
+    let begins = label.chars().take(columns - end - 1);
+    begins.chain(['…']).chain(label.chars().skip(length - end)).collect()
 }
 
 fn kinds<'a>(causes: &'a Causes, of: &str) -> Vec<(String, &'a Kind)> {
@@ -282,6 +295,30 @@ mod tests {
             let widths = text.lines().skip(1).map(|line| line.chars().count());
             assert_eq!(widths.max(), Some(widest));
         }
+    }
+
+    /// Long names that differ in their last letter, or in what letters they have, are not
+    /// told alike, and none is wider than its column.
+    #[test]
+    fn long_names_keep_their_ends() {
+        let causes = causes(&[(1, 7)]);
+        for columns in [WIDE, NARROW] {
+            let first = |end: &str| {
+                let name = format!("[database-é-of-the-second-tenant-{end}]");
+                let asks = Asks { reads: true, writes: true };
+                let why = Why::of_loads([(name, asks, Some(&causes))].into_iter());
+                let text = why.tables(columns);
+                let told = why.name_of("die", Some("program of user"));
+                let room = if columns == WIDE { 40 } else { 36 };
+                assert_eq!(cut(&told, room).chars().count(), room, "{told}");
+                assert!(cut(&told, room).starts_with("die, behind program"), "{told}");
+                text.lines().find(|line| line.starts_with("reads of")).unwrap().to_string()
+            };
+            let (one, other) = (first("reader-1"), first("reader-2"));
+            assert!(one.contains("-1]") && other.contains("-2]"), "{one}\n{other}");
+        }
+        assert_eq!(cut("reads of a", 10), "reads of a");
+        assert_eq!(cut("0123456789a", 10), "01234…789a");
     }
 
     /// Which load it was is said where there is but one that it can have been.

@@ -47,13 +47,14 @@ impl Why<'_> {
                 let behind = behind.map(|behind| format!(" behind {}", self.before(behind)));
                 let behind = behind.unwrap_or_default();
                 let part = format!("{name} {}{behind}", units::time_ns(ns as f64));
-                if i > 0 && at + 2 + part.len() > columns {
+                let width = part.chars().count();
+                if i > 0 && at + 2 + width > columns {
                     let _ = write!(text, ",\n{:indent$}{part}", "");
-                    at = indent + part.len();
+                    at = indent + width;
                 } else {
                     let comma = if i > 0 { ", " } else { "" };
                     let _ = write!(text, "{comma}{part}");
-                    at += comma.len() + part.len();
+                    at += comma.len() + width;
                 }
             }
             text.push('\n');
@@ -113,5 +114,19 @@ mod tests {
         for (columns, text) in [(130, wide), (80, narrow)] {
             assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
         }
+    }
+
+    /// A name has as many columns as letters, whatever bytes these are.
+    #[test]
+    fn lines_are_as_long_as_they_look() {
+        let mut story = Story::at(Time(7));
+        story.add_named("die", Some("read of user"), 5_000_000).unwrap();
+        story.add(Part::Array, 4_000_000);
+        story.add(Part::Link, 3_000_000);
+        let slow = Slow::new(BlockOp::Read, 0, 4096, story);
+        let why = Why { reader: Some("é".repeat(12)), ..Why::default() };
+        let table = why.requests([(&slow, 9, None)].into_iter(), "begun", 130);
+        let parts = "behind read of éééééééééééé, array 4.00 ms, link 3.00 ms\n";
+        assert!(table.ends_with(parts), "{table}");
     }
 }
