@@ -215,11 +215,13 @@ impl Cpu {
         Cpu { user_seconds, system_seconds, wall_seconds, per_io_ns, own_per_io_ns: None }
     }
 
-    /// With the tool's own part of it, in nanoseconds of all I/Os together. It is never
-    /// more than the whole.
+    /// With the tool's own part of it, in nanoseconds of all I/Os together. One that is
+    /// more than the whole was told by turns that stand for none of the others: it is not
+    /// known then.
     pub fn with_own(mut self, own_ns: Option<f64>, ios: u64) -> Cpu {
         let most = self.per_io_ns;
-        self.own_per_io_ns = own_ns.filter(|_| ios > 0).map(|ns| (ns / ios as f64).min(most));
+        let own = own_ns.filter(|_| ios > 0).map(|ns| ns / ios as f64);
+        self.own_per_io_ns = own.filter(|&own| own <= most);
         self
     }
 }
