@@ -201,9 +201,11 @@ fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Resul
         }
         judged => judged.to_string(),
     };
+    // What is too long takes of the blanks behind it.
+    let over = row.what().chars().count().saturating_sub(50);
     writeln!(
         out,
-        "  {:<50} {:>9} {:>25} {:>7} {:>7}  {:<15} {}",
+        "  {:<50} {:>left$} {:>25} {:>7} {:>7}  {:<15} {}",
         row.what(),
         row.show_reference(),
         row.show_ours(),
@@ -211,6 +213,7 @@ fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Resul
         row.show_ratio(),
         row.rule().to_string(),
         verdict,
+        left = 9usize.saturating_sub(over),
     )?;
     if let Some(words) = row.words() {
         writeln!(out, "      paper: {words}")?;
@@ -282,6 +285,19 @@ mod tests {
         };
         assert!(text(100.0, 0).contains("0 passed, 0 failed, 1 not gated\nnothing was judged"));
         assert!(!text(100.0, 1).contains("nothing was judged"));
+    }
+
+    /// A long name moves no column that has room.
+    #[test]
+    fn columns_stand_below_each_other() {
+        let row = |what: &str| {
+            let row = Row::shown("f", what, "x", Reference::Silent, Runs::one(1.5), "why");
+            let mut out = Vec::new();
+            write_row(&row, &mut Vec::new(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let [short, long] = ["a".repeat(9), "a".repeat(56)].map(|what| row(&what));
+        assert_eq!(short.find(" x "), long.find(" x "), "{short}{long}");
     }
 
     #[test]
