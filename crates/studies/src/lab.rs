@@ -90,7 +90,7 @@ impl<T> Turns<T> {
     fn end(&mut self, wanted: usize) {
         let (good, tried) = (self.good.len(), self.good.len() + self.disturbed.len());
         if good < wanted {
-            self.void = Some(busy(good, tried));
+            self.void = Some(busy(good, tried, "90 % of the cores' time to themselves"));
             self.good.append(&mut self.disturbed);
         }
     }
@@ -124,12 +124,9 @@ pub fn config(name: &str) -> Result<DriveConfig, Error> {
     }
 }
 
-/// Why runs are void.
-fn busy(good: usize, tried: usize) -> String {
-    format!(
-        "the machine was busy: only {good} of {tried} runs had a processor for {:.0} % of their time",
-        SHARE * 100.0
-    )
+/// Why runs are void: too few had what they need to count.
+fn busy(good: usize, tried: usize, needed: &str) -> String {
+    format!("the machine was busy: only {good} of {tried} runs had {needed}")
 }
 
 /// One run in real time.
@@ -304,7 +301,7 @@ fn repeat(mut once: impl FnMut() -> Result<Run, Error>) -> Result<Runs, Error> {
     if good.len() == RUNS {
         return Ok(Runs::new(good));
     }
-    let why = busy(good.len(), all.len());
+    let why = busy(good.len(), all.len(), "a processor for 90 % of their time");
     Ok(Runs::new(all).voided(why))
 }
 
@@ -333,7 +330,7 @@ mod tests {
         let (full, cut) = (Some(0.99), Some(0.5));
         let runs = runs(&[cut, full, cut, full, cut]);
         assert_eq!(runs.count(), 5);
-        assert!(runs.void().unwrap().contains("2 of 5"), "{runs:?}");
+        assert!(runs.void().unwrap().contains("2 of 5 runs had a processor for"), "{runs:?}");
     }
 
     #[test]
@@ -360,7 +357,10 @@ mod tests {
         assert_eq!(all[1].runs(|&x| x), Runs::new(vec![5.0, 8.0, 10.0]));
         let void = all[2].runs(|&x| x);
         assert_eq!(void.count(), RUNS + TRIES);
-        assert!(void.void().unwrap().contains("only 0 of 8"), "{void:?}");
+        assert!(
+            void.void().unwrap().contains("only 0 of 8 runs had 90 % of the cores"),
+            "{void:?}"
+        );
         assert_eq!((all[2].counts(|&x| x).void(), all[1].counts(|&x| x).count()), (None, 4));
     }
 
