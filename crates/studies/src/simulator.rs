@@ -341,7 +341,6 @@ mod tests {
             "simulated NAND: all dies programming, by hand",
             "write amplification, by the formula",
             "most worn chunk from the mean: unleveled > leveled",
-            "leveled",
             "requests, by each core's account",
             "in flight, by them, in the end",
         ] {

@@ -90,16 +90,29 @@ fn lab_fills(quick: bool) -> u64 {
 
 fn leveling(lab: &mut Lab) -> Result<Vec<Row>, Error> {
     let ((leveled, mean), (not, _)) = (worn(lab, WORN)?, worn(lab, UNLEVELED)?);
-    let says = "it \"implements [...] wear-leveling\"";
-    // `pblk` aims at 5 % of what a chunk stands.
-    let aim = Reference::Model(0.05 * 1000.0);
-    let spread = [("most worn chunk from the mean: unleveled", not), ("leveled", leveled)];
-    Ok(vec![
-        Row::shown(LAYER, "erases a chunk", "", Reference::Silent, Runs::one(mean), "ours"),
-        Row::order(LAYER, "erases", says, spread.map(|(name, n)| (name, Runs::one(n)))),
-        Row::band(LAYER, "leveled", "erases", aim, Runs::one(leveled), 0.0..=1.0),
-    ])
+    let silent = Reference::Silent;
+    let mut rows = vec![Row::shown(LAYER, "erases a chunk", "", silent, Runs::one(mean), "ours")];
+    rows.extend(spread(leveled, not));
+    Ok(rows)
 }
+
+/// What `pblk` aims at, in erases: 5 % of what a chunk stands.
+const AIM: f64 = 0.05 * 1000.0;
+
+/// How far the most worn chunk is from the mean, of the drive that levels and of the other.
+/// The aim says something only where the other misses it.
+fn spread(leveled: f64, not: f64) -> [Row; 2] {
+    let says = "it \"implements [...] wear-leveling\"";
+    let both = [("most worn chunk from the mean: unleveled", not), ("leveled", leveled)];
+    let (aim, ours) = (Reference::Model(AIM), Runs::one(leveled));
+    let of_aim = match not > AIM {
+        true => Row::band(LAYER, "leveled", "erases", aim, ours, 0.0..=1.0),
+        false => Row::shown(LAYER, "leveled", "erases", aim, ours, TOO_LITTLE),
+    };
+    [Row::order(LAYER, "erases", says, both.map(|(name, n)| (name, Runs::one(n)))), of_aim]
+}
+
+const TOO_LITTLE: &str = "the drive is worn too little: one without leveling keeps to it, too";
 
 fn accounts(lab: &mut Lab) -> Result<Vec<Row>, Error> {
     let args = "mem:ref,groups=4,pus=4,pages=32,size=64M,store=none --rw randread --qd 16 \
@@ -122,4 +135,20 @@ fn accounts(lab: &mut Lab) -> Result<Vec<Row>, Error> {
         Row::band(LAYER, "requests, by each core's account", "requests", got, completed, exact),
         Row::within(LAYER, "in flight, by them, in the end", "requests", says, inside, 0.0..=0.0),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn the_aim_is_judged_where_a_drive_without_leveling_misses_it() {
+        let verdicts = |leveled, not| spread(leveled, not).map(|row| row.verdict());
+        assert_eq!(verdicts(39.5, 105.0), [Verdict::Pass, Verdict::Pass]);
+        assert_eq!(verdicts(51.0, 105.0), [Verdict::Pass, Verdict::Fail]);
+        assert_eq!(verdicts(105.0, 105.0), [Verdict::Fail, Verdict::Fail]);
+        let [_, quick] = verdicts(20.0, 49.0);
+        assert_eq!(quick, Verdict::NotGated(TOO_LITTLE.into()));
+    }
 }
