@@ -33,12 +33,13 @@ use port::Time;
 use drive::error::Error;
 use drive::lent::{Figures, Lent};
 use drive::whole::{Boxed, Drive};
+use load::watch::Watch;
 
 /// Programs that a path is made with.
 pub const TOOLS: [&str; 5] = ["nbdfuse", "losetup", "mount", "umount", "sh"];
 /// Where else than in `PATH` they may be.
 const SBIN: &str = "/usr/sbin:/sbin";
-/// How long a mount may take to be there.
+/// How long a mount may take to be there, and to be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file system, as it is made by default: without discards, as the paper has no trim.
@@ -94,17 +95,6 @@ impl FileSystem {
             FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-K"]),
         }
     }
-
-    /// Why there is none here, if so: it takes its tool, and a kernel that has it.
-    pub fn missing(self) -> Option<String> {
-        let tool = self.maker().0;
-        if !is_there(tool) {
-            return Some(format!("there is no {tool} here"));
-        }
-        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        let is_known = known.split_whitespace().any(|word| word == self.kind());
-        (!is_known).then(|| format!("this kernel has no {}", self.kind()))
-    }
 }
 
 /// Why there is no path through the kernel here, if so.
@@ -127,11 +117,23 @@ fn is_there(tool: &str) -> bool {
     path().split(':').any(|dir| Path::new(dir).join(tool).is_file())
 }
 
+/// Fails where the socket of a path cannot be in `dir`, as where its name is too long.
+pub fn check(dir: &Path) -> Result<(), Error> {
+    if missing().is_some() {
+        return Ok(());
+    }
+    let keeper = Keeper::new(dir)?;
+    let bound = Server::bind(&keeper.address()).map(|_| ());
+    bound.map_err(|e| Error::Usage(format!("--dir {}, for a socket: {e}", dir.display())))
+}
+
 /// Makes a directory of its own in `dir` and, from `drive` whose time is `ready`, a block
-/// device; does `work` with it. All is gone again when this returns.
+/// device; does `work` with it. All is gone again when this returns. Waits for a mount as long
+/// as `watch` lets it.
 pub fn over<T>(
     (drive, ready): (Boxed, Time),
     dir: &Path,
+    watch: &mut Watch,
     work: impl FnOnce(&Device) -> Result<T, Error>,
 ) -> Result<T, Error> {
     if let Some(why) = missing() {
@@ -144,7 +146,7 @@ pub fn over<T>(
     drive.set_on_a_clock(true);
     let (lent, owner) = Lent::new(drive, ready);
     let shared = SharedDrive::new(lent);
-    let server = Server::bind(&ListenAddr::Unix(keeper.dir.join("socket")));
+    let server = Server::bind(&keeper.address());
     let (server, stop) =
         (server.map_err(|e| failed(&e))?, StopHandle::new().map_err(|e| failed(&e))?);
     thread::scope(|scope| {
@@ -152,7 +154,7 @@ pub fn over<T>(
             scope.spawn(|| server.run(&export, &shared, &stop).map(|_| ()).map_err(|e| failed(&e)));
         let stopping = Stopping(&stop);
         // The device goes before its server does: what is left is written then.
-        let worked = Device::new(keeper, owner.figures).and_then(|device| work(&device));
+        let worked = Device::new(keeper, owner.figures, watch).and_then(|device| work(&device));
         drop(stopping);
         let died = |_| Err(Error::Failed("the server died: report it".into()));
         serving.join().unwrap_or_else(died).and(worked)
@@ -177,26 +179,28 @@ pub struct Device {
 }
 
 impl Device {
-    fn new(keeper: Keeper, figures: Arc<Figures>) -> Result<Device, Error> {
+    fn new(keeper: Keeper, figures: Arc<Figures>, watch: &mut Watch) -> Result<Device, Error> {
         let (dir, fuse) = (&keeper.dir, keeper.dir.join("fuse"));
         fs::create_dir(&fuse).map_err(|e| Error::system("make a directory", &e))?;
         let file = fuse.join("nbd");
-        let uri = format!("nbd+unix:///?socket={}", dir.join("socket").display());
         let mut nbdfuse = Command::new("nbdfuse");
-        nbdfuse.env("PATH", path()).arg(&file).arg(uri);
+        nbdfuse.env("PATH", path()).arg(&file).arg("--unix").arg(dir.join("socket"));
         nbdfuse.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         let fuse = nbdfuse.spawn().map_err(|e| Error::system("start nbdfuse", &e))?;
         let mut device = Device { keeper, fuse, path: PathBuf::new(), figures };
-        device.await_file(&file)?;
+        device.await_file(&file, watch)?;
         let file = file.display().to_string();
         let found = tool("losetup", &["--find", "--show", "--direct-io=on", &file])?;
         device.path = found.trim().into();
         Ok(device)
     }
 
-    fn await_file(&mut self, file: &Path) -> Result<(), Error> {
+    fn await_file(&mut self, file: &Path, watch: &mut Watch) -> Result<(), Error> {
         let began = Instant::now();
         while !file.exists() {
+            if !watch.look(0.0) {
+                return Err(Error::Failed("stopped before its end".into()));
+            }
             let ended = self.fuse.try_wait().map_err(|e| Error::system("wait for nbdfuse", &e))?;
             if ended.is_some() || began.elapsed() > PATIENCE {
                 return Err(Error::Failed("nbdfuse mounts nothing here".into()));
@@ -241,10 +245,26 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        // One of which no device came may mount nothing, ever.
+        if self.path.as_os_str().is_empty() {
+            let _ = self.fuse.kill();
+        }
+        self.keeper.begin();
+        // It ends with its mount. One that hangs would keep both of them.
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE
+            && !(has_ended(&mut self.keeper.shell) && has_ended(&mut self.fuse))
+        {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.fuse.kill();
         self.keeper.clean();
-        // It ends with its mount, or cannot be reached.
         let _ = self.fuse.wait();
     }
+}
+
+fn has_ended(child: &mut Child) -> bool {
+    !matches!(child.try_wait(), Ok(None))
 }
 
 /// A file system that is mounted, until this is dropped.
@@ -331,7 +351,8 @@ impl Keeper {
     fn new(dir: &Path) -> Result<Keeper, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ssdkit-kernel-{}-{number}", std::process::id());
+        // All as long as the first, whose socket is tried.
+        let name = format!("ssdkit-kernel-{}-{number:04}", std::process::id());
         // As the system names it in its own lists.
         let dir = fs::canonicalize(dir).and_then(|dir| {
             let dir = dir.join(name);
@@ -348,8 +369,18 @@ impl Keeper {
         Ok(Keeper { dir, shell })
     }
 
-    fn clean(&mut self) {
+    /// Where its server is.
+    fn address(&self) -> ListenAddr {
+        ListenAddr::Unix(self.dir.join("socket"))
+    }
+
+    /// Lets it clean.
+    fn begin(&mut self) {
         drop(self.shell.stdin.take());
+    }
+
+    fn clean(&mut self) {
+        self.begin();
         let _ = self.shell.wait();
     }
 }
@@ -375,6 +406,7 @@ mod tests {
         let dir = fs::canonicalize(dir).unwrap();
         let name = dir.display().to_string();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mounts = mounts.replace("\\040", " ").replace("\\043", "#");
         let loops = fs::read_dir("/sys/block").into_iter().flatten().flatten();
         let backing = |entry: fs::DirEntry| {
             fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default()
@@ -389,12 +421,17 @@ mod tests {
     fn a_file_is_there_again_and_nothing_stays() {
         let dir = tempfile::tempdir().unwrap();
         if let Some(why) = missing() {
-            let error = over(prepared(DRIVE, 1).unwrap(), dir.path(), |_| Ok(())).unwrap_err();
+            let error =
+                over(prepared(DRIVE, 1).unwrap(), dir.path(), &mut Watch::quiet(), |_| Ok(()))
+                    .unwrap_err();
             assert!(error.to_string().contains(&why), "{error}");
             return;
         }
+        // Whatever its directory is called.
+        let odd = dir.path().join("50 % of #1 & 2?a=b,c");
+        fs::create_dir(&odd).unwrap();
         for kind in [FileSystem::Ext2, FileSystem::Ext3, FileSystem::Ext4, FileSystem::Ext4Bare] {
-            if kind.missing().is_some() {
+            if !is_there(kind.maker().0) {
                 continue;
             }
             let work = |device: &Device| {
@@ -411,8 +448,9 @@ mod tests {
                 assert_eq!(all, [7; 100_000]);
                 Ok(device.figures().counters().user)
             };
-            let written = over(prepared(DRIVE, 1).unwrap(), dir.path(), work).unwrap();
-            assert!(written > 0 && left(dir.path()) == 0, "{}", kind.name());
+            let written =
+                over(prepared(DRIVE, 1).unwrap(), &odd, &mut Watch::quiet(), work).unwrap();
+            assert!(written > 0 && left(&odd) == 0, "{}", kind.name());
         }
     }
 
@@ -427,16 +465,44 @@ mod tests {
             let _mounted = device.mount(FileSystem::Ext2)?;
             Err(Error::Failed("enough".into()))
         };
-        let error = over(prepared(DRIVE, 1).unwrap(), dir.path(), fails).unwrap_err();
+        let error =
+            over(prepared(DRIVE, 1).unwrap(), dir.path(), &mut Watch::quiet(), fails).unwrap_err();
         assert!(error.to_string().contains("enough") && left(dir.path()) == 0, "{error}");
         let drive = prepared(DRIVE, 1).unwrap();
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            over(drive, dir.path(), |device| -> Result<(), Error> {
+            over(drive, dir.path(), &mut Watch::quiet(), |device| -> Result<(), Error> {
                 let _mounted = device.mount(FileSystem::Ext2)?;
                 panic!("as if");
             })
         }));
         assert!(panics.is_err() && left(dir.path()) == 0);
+    }
+
+    /// One that mounts nothing is not waited for, when somebody stops it, nor later.
+    #[test]
+    fn a_server_that_mounts_nothing_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = Keeper::new(dir.path()).unwrap();
+        let fuse = Command::new("sleep").arg("100000").spawn().unwrap();
+        let id = fuse.id();
+        let (_, owner) = Lent::new(prepared(DRIVE, 1).unwrap().0, Time::ZERO);
+        let mut device = Device { keeper, fuse, path: PathBuf::new(), figures: owner.figures };
+        let file = dir.path().join("none");
+        let error = device.await_file(&file, &mut Watch::until(Duration::ZERO)).unwrap_err();
+        assert!(error.to_string().contains("stopped"), "{error}");
+        drop(device);
+        assert!(!Path::new(&format!("/proc/{id}")).exists() && left(dir.path()) == 0);
+    }
+
+    /// Known before anything is measured.
+    #[test]
+    fn a_directory_that_has_no_room_for_a_socket_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(check(dir.path()).is_ok());
+        let long = dir.path().join("x".repeat(100));
+        fs::create_dir(&long).unwrap();
+        assert_eq!(check(&long).is_err(), missing().is_none());
+        assert_eq!(left(&long), 0);
     }
 
     /// As after a kill: nobody but the keeper knows what is there.
@@ -453,5 +519,51 @@ mod tests {
         }
         keeper.clean();
         assert_eq!(left(dir.path()), 0);
+    }
+
+    const KILLED: &str = "SSDKIT_TEST_KILLED_IN";
+
+    /// The process that the next test kills: it writes a file, each time with a sync, and so
+    /// waits in the kernel for a server of its own nearly always.
+    #[test]
+    #[ignore = "a part of the next"]
+    fn who_is_killed() {
+        let Ok(dir) = std::env::var(KILLED) else { return };
+        let slow = "mem:ref,groups=2,pus=2,pages=32,program=50ms,size=32M";
+        let work = |device: &Device| -> Result<(), Error> {
+            let mounted = device.mount(FileSystem::Ext4)?;
+            let mut file = File::create(mounted.dir().join("file")).unwrap();
+            println!("mounted");
+            loop {
+                file.write_all(&[7; 4096]).unwrap();
+                file.sync_all().unwrap();
+            }
+        };
+        over(prepared(slow, 1).unwrap(), Path::new(&dir), &mut Watch::quiet(), work).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_killed_leaves_nothing() {
+        use std::io::{BufRead, BufReader};
+        if missing().is_some() || !is_there("mkfs.ext4") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kernel_path::tests::who_is_killed", "--ignored", "--nocapture"])
+            .env(KILLED, dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("mounted")));
+        thread::sleep(Duration::from_millis(200));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let began = Instant::now();
+        while left(dir.path()) > 0 {
+            assert!(began.elapsed().as_secs() < 120, "it is there still");
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 }

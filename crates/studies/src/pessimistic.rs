@@ -14,7 +14,7 @@ pub mod interrupts;
 pub mod method;
 pub mod remap;
 
-use super::{Findings, Lab, Study};
+use super::{Findings, Lab, Study, kernel_runs};
 use drive::error::Error;
 use driver::Bench;
 
@@ -27,6 +27,7 @@ pub const STUDY: Study = Study {
 };
 
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
+    kernel_runs::check(lab)?;
     let bench = Bench::new(lab)?;
     let mut rows = method::rows(lab)?;
     let (variants, scaled_ns) = driver::rows(lab, &bench)?;

@@ -20,7 +20,7 @@ use workload::Pattern;
 use super::file::Target;
 use super::lab::config;
 use super::queue_pair::QueuePair;
-use super::{Findings, Lab, Reference, Row, Run, Runs, Study};
+use super::{Findings, Lab, Reference, Row, Run, Runs, Study, kernel_runs};
 use drive::error::Error;
 use drive::spec::DriveConfig;
 use drive::stack;
@@ -71,6 +71,7 @@ struct Measured {
 }
 
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
+    kernel_runs::check(lab)?;
     let measured = measure(lab)?;
     let mut rows = figure(&measured);
     rows.extend(table(&measured));

@@ -11,8 +11,8 @@ use workload::Rng;
 
 use super::super::file::fill;
 use super::super::kernel_path::{Device, FileSystem};
-use super::super::kernel_runs::{by_turns, case, figure, open};
-use super::super::{Lab, Reference, Row, Runs, Turns};
+use super::super::kernel_runs::{Measured, by_turns, case, open};
+use super::super::{Lab, Reference, Row, Runs};
 use super::method::{PCIE, sized};
 use drive::error::Error;
 
@@ -124,10 +124,10 @@ fn places(count: usize, seed: u64) -> Vec<u64> {
 
 const THEIRS: &str = "their host and drive; with how many threads the text does not say";
 
-fn told(of: &Result<Vec<Turns<Ran>>, String>, drive: Runs) -> Vec<Row> {
-    let first = |i| figure(of, i, |ran: &Ran| ran.first);
+fn told(of: &Measured<Ran>, drive: Runs) -> Vec<Row> {
+    let first = |i| of.figure(i, |ran: &Ran| ran.first);
     let [direct, raw, file, path] = [0, 1, 2, 3].map(first);
-    let hit = figure(of, 2, |ran: &Ran| ran.again);
+    let hit = of.figure(2, |ran: &Ran| ran.again);
     let shown = |what: &str, unit, paper, runs: Runs, why| {
         Row::shown(SECTION, what, unit, paper, runs, why)
     };

@@ -17,9 +17,9 @@ use port::BLOCK_BYTES;
 use super::super::blocking::{Amount, Call, Calls, Sync};
 use super::super::file::fill;
 use super::super::kernel_path::{Device, FileSystem};
-use super::super::kernel_runs::{by_turns, case, count, figure, open};
+use super::super::kernel_runs::{Measured, by_turns, case, open};
 use super::super::ull::live::{Asked, Job, Stage, Way};
-use super::super::{Lab, Reference, Row, Runs, Turns};
+use super::super::{Lab, Reference, Row, Runs};
 use super::method::{LINK, SLOWED, SLOWED_LINK, sized};
 use drive::error::Error;
 
@@ -71,8 +71,7 @@ struct Scale {
 fn all(quick: bool) -> Vec<On> {
     let few = [FileSystem::Ext2, FileSystem::Ext4];
     let kinds = if quick { &few[..] } else { &FileSystem::ALL[..] };
-    let there = kinds.iter().filter(|kind| kind.missing().is_none());
-    std::iter::once(On::Raw).chain(there.map(|&kind| On::File(kind))).collect()
+    std::iter::once(On::Raw).chain(kinds.iter().map(|&kind| On::File(kind))).collect()
 }
 
 fn name(on: On) -> &'static str {
@@ -165,14 +164,12 @@ fn bypass(lab: &mut Lab) -> Result<Runs, Error> {
     Ok(stage.all(lab, &[job])?[0].runs(|ran| ran.mean))
 }
 
-type Measured = Result<Vec<Turns<Ran>>, String>;
-
 const NO_BAR: &str = "the figure has no numbers in the text";
 
-fn read_rows(kinds: &[On], of: &Measured) -> Vec<Row> {
+fn read_rows(kinds: &[On], of: &Measured<Ran>) -> Vec<Row> {
     let mut rows = Vec::new();
     let most = SLOWED_LINK / BLOCK_BYTES as f64;
-    let at = |i, threads: usize| figure(of, i, move |ran: &Ran| ran.reads[threads]);
+    let at = |i, threads: usize| of.figure(i, move |ran: &Ran| ran.reads[threads]);
     for (t, threads) in READERS.iter().enumerate() {
         for (i, &on) in kinds.iter().enumerate() {
             let what = format!("{}, {}", name(on), exactly((*threads).into(), "thread"));
@@ -192,19 +189,25 @@ fn read_rows(kinds: &[On], of: &Measured) -> Vec<Row> {
             ));
         }
         let says = "\"different filesystems show little variation in performance when reading\"";
-        let rates = |i: &usize| at(*i, t);
-        let greatest = files.iter().map(rates).reduce(|a, b| a.with(&b, f64::max));
-        let least = files.iter().map(rates).reduce(|a, b| a.with(&b, f64::min));
-        if let (Some(greatest), Some(least)) = (greatest, least) {
-            let what = format!("fastest / slowest file system, {threads} threads");
-            let ours = greatest.with(&least, |greatest, least| greatest / least);
-            rows.push(Row::within(FIGURE_13, &what, "x", says, ours, 1.0..=1.25));
-        }
+        let there: Vec<_> = files.iter().filter(|&&i| of.is_there(i)).map(|&i| at(i, t)).collect();
+        let what = format!("fastest / slowest file system, {threads} threads");
+        rows.push(Row::within(FIGURE_13, &what, "x", says, variation(&there), 1.0..=1.25));
     }
     rows
 }
 
-fn write_rows(kinds: &[On], of: &Measured) -> Vec<Row> {
+/// The greatest rate over the least, of several.
+fn variation(rates: &[Runs]) -> Runs {
+    let all = |f: fn(f64, f64) -> f64| rates.iter().cloned().reduce(|a, b| a.with(&b, f));
+    match (all(f64::max), all(f64::min)) {
+        (Some(greatest), Some(least)) if rates.len() > 1 => {
+            greatest.with(&least, |greatest, least| greatest / least)
+        }
+        _ => Runs::new(vec![]).voided("it takes two file systems"),
+    }
+}
+
+fn write_rows(kinds: &[On], of: &Measured<Ran>) -> Vec<Row> {
     let mut rows = Vec::new();
     let says = "\"single-thread write workloads are able to perform as well or better as \
                 multi-threaded workloads\"";
@@ -215,7 +218,7 @@ fn write_rows(kinds: &[On], of: &Measured) -> Vec<Row> {
         Row::shown(FIGURE_14, what, unit, Reference::Silent, runs, why)
     };
     for &(i, kind) in &files {
-        let at = |w: usize| figure(of, i, move |ran: &Ran| ran.writes[w]);
+        let at = |w: usize| of.figure(i, move |ran: &Ran| ran.writes[w]);
         for (w, threads) in WRITERS.iter().enumerate() {
             let threads = exactly((*threads).into(), "thread");
             let what = format!("{}, {threads}, one sync in the end", kind.name());
@@ -225,8 +228,8 @@ fn write_rows(kinds: &[On], of: &Measured) -> Vec<Row> {
         let what = format!("{}: 1 thread / {} threads", kind.name(), WRITERS[1]);
         rows.push(Row::within(FIGURE_14, &what, "x", says, ratio, 0.9..=f64::INFINITY));
     }
-    let synced = |i| figure(of, i, |ran: &Ran| ran.synced);
-    let blocks = |i| count(of, i, |ran: &Ran| ran.blocks);
+    let synced = |i| of.figure(i, |ran: &Ran| ran.synced);
+    let blocks = |i| of.count(i, |ran: &Ran| ran.blocks);
     for &(i, kind) in &files {
         let what = |of: &str| format!("{}, 1 thread, each with a sync{of}", kind.name());
         rows.push(shown(&what(""), "IOPS", synced(i), OWN));
@@ -264,8 +267,8 @@ const SECONDS: &str = "in a run of so few writes a journal has next to nothing t
 const OWN: &str = "the paper has no such writes: ours, to see the journal";
 
 /// What a way costs.
-fn path_rows(kinds: &[On], of: &Measured, bypass: Runs) -> Vec<Row> {
-    let read = |i| figure(of, i, |ran: &Ran| ran.read);
+fn path_rows(kinds: &[On], of: &Measured<Ran>, bypass: Runs) -> Vec<Row> {
+    let read = |i| of.figure(i, |ran: &Ran| ran.read);
     let silent = "the paper has no such figure: what a way costs is this machine's";
     let shown = |what: &str, runs| Row::shown(PATHS, what, "us", Reference::Silent, runs, silent);
     let raw = read(0);
@@ -277,10 +280,15 @@ fn path_rows(kinds: &[On], of: &Measured, bypass: Runs) -> Vec<Row> {
     for (i, &on) in kinds.iter().enumerate().skip(1) {
         rows.push(shown(&format!("of a file, {}", name(on)), read(i)));
     }
-    // It has all that the drive has, and its own.
     let ratio = raw.with(&bypass, |kernel, bypass| kernel / bypass);
-    let (what, more) = ("kernel's path / one process", 1.0..=f64::INFINITY);
-    rows.push(Row::band(PATHS, what, "x", Reference::Model(1.0), ratio, more));
+    rows.push(Row::shown(
+        PATHS,
+        "kernel's path / one process",
+        "x",
+        Reference::Silent,
+        ratio,
+        "it follows from what is built: the kernel's path has all that the drive has, and its own",
+    ));
     rows
 }
 
@@ -293,4 +301,17 @@ pub fn slowed() -> String {
         SLOWED_LINK / 1e6,
         LINK / 1e6
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variation_takes_two() {
+        let of =
+            |rates: &[f64]| variation(&rates.iter().map(|&x| Runs::one(x)).collect::<Vec<_>>());
+        assert_eq!((of(&[2.0, 4.0, 3.0]), of(&[2.0]).median().is_nan()), (Runs::one(2.0), true));
+        assert!(of(&[2.0]).void().is_some() && of(&[]).void().is_some());
+    }
 }

@@ -11,9 +11,9 @@ use port::BLOCK_BYTES;
 
 use super::super::blocking::{Amount, Call, Calls, Sync};
 use super::super::kernel_path::{Device, FileSystem};
-use super::super::kernel_runs::{by_turns, case, count, figure, open};
+use super::super::kernel_runs::{Measured, by_turns, case, open};
 use super::super::ull::live::{Asked, Job, Stage, Way};
-use super::super::{Lab, Reference, Row, Runs, Turns};
+use super::super::{Lab, Reference, Row, Runs};
 use drive::error::Error;
 
 const LIVE: &str = "thesis ch. 5, live: a file system of the kernel on the simulated drive";
@@ -137,9 +137,9 @@ fn content(block: u64, seed: u64) -> [u8; BLOCK_BYTES as usize] {
 
 const NO_FIGURE: &str = "the chapter has no such figure: what a path costs is this machine's";
 
-fn told(of: &Result<Vec<Turns<Ran>>, String>, bypass: Runs, in_process: &Runs) -> Vec<Row> {
-    let nand = |get: fn(&Ran) -> f64| figure(of, 0, get);
-    let path = |get: fn(&Ran) -> f64| figure(of, 1, get);
+fn told(of: &Measured<Ran>, bypass: Runs, in_process: &Runs) -> Vec<Row> {
+    let nand = |get: fn(&Ran) -> f64| of.figure(0, get);
+    let path = |get: fn(&Ran) -> f64| of.figure(1, get);
     let shown =
         |what: &str, unit, runs| Row::shown(LIVE, what, unit, Reference::Silent, runs, NO_FIGURE);
     let live = "it \"must run as a real live SSD\"; \"exposes itself as a block device\"";
@@ -148,14 +148,14 @@ fn told(of: &Result<Vec<Turns<Ran>>, String>, bypass: Runs, in_process: &Runs) -
     let switch = "a context switch between host and guest for each I/O \"limits VSSIM to thousands \
                   of IOPS\"";
     let read = nand(|ran| ran.read);
-    let moved = count(of, 0, |ran| ran.moved);
+    let moved = of.count(0, |ran| ran.moved);
     vec![
         Row::within(
             LIVE,
             "ext4: blocks that came back other than written",
             "blocks",
             live,
-            count(of, 0, |ran| ran.wrong),
+            of.count(0, |ran| ran.wrong),
             0.0..=0.0,
         ),
         Row::sign(LIVE, "blocks moved meanwhile", "blocks", collects, moved, true),
