@@ -106,7 +106,7 @@ impl Lent {
     /// inside; `tells` is whether its layers tell stories
     /// ([`crate::stack::needs_stories`]).
     pub fn watched(mut drive: Boxed, base: Time, tells: bool) -> (Lent, Owner) {
-        let live = Live::of(&mut drive, tells);
+        let live = Live::of(&mut drive, base, tells);
         let (mut lent, owner) = Lent::new(drive, base);
         lent.live = Some(Box::new(Watched { live, told: Told::new() }));
         (lent, owner)

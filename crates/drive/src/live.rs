@@ -88,13 +88,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// Asks a drive, in which nothing is, to tell what can be told. `tells` is whether
-    /// all of its layers tell stories ([`crate::stack::needs_stories`]).
-    pub fn of(drive: &mut Boxed, tells: bool) -> Live {
+    /// Asks a drive, in which nothing is and whose time is `base`, to tell what can be
+    /// told. `tells` is whether all of its layers tell stories
+    /// ([`crate::stack::needs_stories`]).
+    pub fn of(drive: &mut Boxed, base: Time, tells: bool) -> Live {
         if tells {
             drive.set_stories(true);
         }
-        drive.set_die_clocks(Some(Time::ZERO));
+        drive.set_die_clocks(Some(base));
         Live { tells, ..Live::default() }
     }
 
@@ -329,10 +330,12 @@ mod tests {
         }
     }
 
-    /// Does these one after the other.
-    fn ask(drive: &mut Lent, ops: &[(BlockOp, u64)]) {
+    /// Does these one after the other, from a time on. Gives when the last one ended.
+    fn ask<P>(drive: &mut P, mut now: Time, ops: &[(BlockOp, u64)]) -> Time
+    where
+        P: Port<Cmd = BlockReq, Done = BlockDone> + ?Sized,
+    {
         let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
-        let mut now = Time::ZERO;
         for &(op, offset) in ops {
             let len = if op == BlockOp::Flush { 0 } else { 8192 };
             let has_data = matches!(op, BlockOp::Read | BlockOp::Write);
@@ -346,6 +349,7 @@ mod tests {
             }
             done.drain().for_each(drop);
         }
+        now
     }
 
     /// A drive by its name, lent and looked at.
@@ -367,8 +371,12 @@ mod tests {
             ("mem:tlc,size=64M,cache=protected", false),
         ] {
             let mut drive = lent(name);
-            ask(&mut drive, &[(Write, 0), (Write, 1 << 20), (Flush, 0), (Read, 0), (Trim, 8192)]);
-            ask(&mut drive, &[(Read, 1 << 40)]);
+            ask(
+                &mut drive,
+                Time::ZERO,
+                &[(Write, 0), (Write, 1 << 20), (Flush, 0), (Read, 0), (Trim, 8192)],
+            );
+            ask(&mut drive, Time::ZERO, &[(Read, 1 << 40)]);
             let seen = drive.glimpse(Time(5_000_000));
             let work = |op: BlockOp| &seen.live.works[op as usize];
             let counts = |op| (work(op).requests, work(op).failures);
@@ -395,13 +403,27 @@ mod tests {
         }
     }
 
+    /// A die at work when the drive is lent tells what is left of that, not the drive's whole
+    /// time until then.
+    #[test]
+    fn a_die_at_work_tells_what_is_left_of_it() {
+        let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { panic!("a drive") };
+        let mut drive = build(&spec.resolve().unwrap(), 1).unwrap();
+        // Writes end in the buffer, and dies go on to program them.
+        let writes: Vec<_> = (0..64).map(|n| (BlockOp::Write, n * 8192)).collect();
+        let base = ask(&mut *drive, Time(1_000_000_000), &writes);
+        let worked = Lent::watched(drive, base, true).0.glimpse(Time::ZERO).worked;
+        assert!(worked.iter().any(|&ns| ns > 0), "{worked:?}");
+        assert!(worked.iter().all(|&ns| ns < 10_000_000), "{worked:?}");
+    }
+
     /// Nothing is counted where nobody looks.
     #[test]
     fn a_drive_that_nobody_watches_tells_no_stories() {
         let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { panic!("a drive") };
         let drive = build(&spec.resolve().unwrap(), 1).unwrap();
         let (mut lent, _owner) = Lent::new(drive, Time::ZERO);
-        ask(&mut lent, &[(BlockOp::Write, 0)]);
+        ask(&mut lent, Time::ZERO, &[(BlockOp::Write, 0)]);
         let seen = lent.glimpse(Time::ZERO);
         assert!(seen.worked.is_empty() && seen.live == Live::default());
     }
