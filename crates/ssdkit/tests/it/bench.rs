@@ -482,7 +482,9 @@ fn plain_loads_are_measured_as_all_others() {
     for line in [
         "tlc --rw randread --qd 1 --time 20ms --precondition seq",
         "tlc --rw randwrite --qd 8 --time 30ms --ramp 10ms",
-        "tlc --rw randwrite --qd 1 --flush-every 3 --time 10ms",
+        "tlc --rw randwrite --qd 1 --time 10ms",
+        "tlc --rw randwrite --qd 4 --fua-every 3 --time 10ms",
+        "tlc --rw randrw --qd 4 --time 2s --precondition seq",
         "tlc --rw randrw --qd 16 --hot 10:80 --time 10ms --precondition seq",
         "ref --rw trim --qd 4 --time 1ms --precondition seq",
         "ref --rw randrw --qd 8 --threads 3 --ios 5k --precondition seq",
@@ -496,24 +498,35 @@ fn plain_loads_are_measured_as_all_others() {
         for same in ["ios", "seconds", "bytes", "latency_ns", "distribution", "state_hash"] {
             assert_eq!(plain[same], other[same], "{same}: {line}");
         }
-        let rows = |json: &Value| json["series"].as_array().unwrap().len();
+        // What the slowest of a row waited for is told only where they are kept.
+        let rows = |json: &Value| {
+            let mut rows = json["series"].clone();
+            for row in rows.as_array_mut().unwrap() {
+                row.as_object_mut().unwrap().remove("tail");
+            }
+            rows
+        };
         assert_eq!(rows(&plain), rows(&other), "{line}");
     }
 }
 
-/// What of the processor's time is the tool's own: of a run with turns enough.
+/// What of the processor's time is the tool's own: of a run with turns enough. Drivers take
+/// some of it, too, so it is less than the whole.
 #[test]
 fn the_tool_tells_what_it_takes_itself() {
+    // Of the null driver's requests, of which nobody else asks much, a part that cannot be
+    // overlooked.
     let lines = [
-        "null: --rw randread --qd 4 --ios 200k",
-        "mem:ref,size=16M,store=none --rw randrw --qd 4 --ios 100k --precondition seq",
-        "mem:ref,size=16M --rw randrw --qd 4 --ios 50k --precondition seq --verify",
-        "mem:ref,size=16M,store=none --rw randread --job rw=write,bs=4k,qd=4 --time 500ms",
+        ("null: --rw randread --qd 32 --ios 1M", 0.05),
+        ("null: --rw randread --qd 4 --ios 200k", 0.05),
+        ("mem:ref,size=16M,store=none --rw randrw --qd 4 --ios 100k --precondition seq", 0.005),
+        ("mem:ref,size=16M --rw randrw --qd 4 --ios 50k --precondition seq --verify", 0.005),
+        ("mem:ref,size=16M,store=none --rw randread --job rw=write,bs=4k,qd=4 --time 500ms", 0.005),
     ];
-    for line in lines {
+    for (line, least) in lines {
         let json = report(line);
         let (own, all) = (number(&json, "/cpu/own_per_io_ns"), number(&json, "/cpu/per_io_ns"));
-        assert!(0.0 < own && own <= all, "{line}: {own} of {all}");
+        assert!(least * all < own && own < all, "{line}: {own} of {all}");
     }
     for line in ["null: --rw randread --ios 100", "mem:ref,size=16M --rw randread --ios 100"] {
         assert!(report(line)["cpu"]["own_per_io_ns"].is_null(), "{line}");
