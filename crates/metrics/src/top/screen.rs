@@ -71,14 +71,17 @@ pub(super) fn show(args: &TopArgs) -> Result<(), Error> {
     // Taking the terminal has several steps, of which any may fail. Where there is a panic
     // it is given back, too.
     let _borrowed = Borrowed;
-    let terminal = ratatui::try_init().map_err(|e| Error::system("use the terminal", &e))?;
+    let mut terminal = ratatui::try_init().map_err(|e| Error::system("use the terminal", &e))?;
     let state = State { address: args.address.to_string(), ..State::default() };
-    go_on(terminal, state, (&asks, &looks), &ends)
-        .map_err(|e| Error::system("use the terminal", &e))
+    let shown = go_on(&mut terminal, state, (&asks, &looks), &ends);
+    // Not by its end, which panics where standard error is gone with the terminal.
+    let _ = terminal.show_cursor();
+    std::mem::forget(terminal);
+    shown.map_err(|e| Error::system("use the terminal", &e))
 }
 
 fn go_on(
-    mut terminal: DefaultTerminal,
+    terminal: &mut DefaultTerminal,
     mut state: State,
     (asks, looks): (&Sender<bool>, &Receiver<Looked>),
     ends: &AtomicBool,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
 /// A server with metrics.
@@ -294,6 +295,8 @@ fn top_ends_with_its_terminal() {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&master, size).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let slave = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
     // Nobody listens at this port: that is shown, and it goes on trying.
@@ -305,17 +308,21 @@ fn top_ends_with_its_terminal() {
         .spawn()
         .unwrap();
     let (mut master, mut seen, mut some) = (File::from(master), String::new(), [0; 4096]);
-    while !seen.contains("trying") {
+    while !seen.contains("nobody") {
         let count = master.read(&mut some).unwrap();
         seen += &String::from_utf8_lossy(&some[..count]);
     }
     drop(master);
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if began.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             panic!("it goes on without a terminal");
         }
         std::thread::sleep(Duration::from_millis(10));
-    }
+    };
+    assert!(status.code().is_some(), "{status}");
 }
