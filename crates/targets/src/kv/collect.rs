@@ -83,6 +83,8 @@ impl<D: OpenChannel> Kv<D> {
         if self.space.chunk(chunk).used == Use::Large {
             self.mover.start(chunk);
         } else {
+            // It may become empty while its rows are read: it is erased when they were.
+            self.space.chunk_mut(chunk).holds += 1;
             (self.collector.victim, self.collector.next) = (Some(chunk), 0);
         }
         true
@@ -106,6 +108,10 @@ impl<D: OpenChannel> Kv<D> {
             self.collector.free.push(found.buffer);
         }
         let rows = self.space.chunk(chunk).next;
+        if self.space.chunk(chunk).live == 0 {
+            // Nothing is left to be moved.
+            self.collector.next = rows;
+        }
         while self.collector.next < rows && !self.collector.free.is_empty() {
             any = true;
             let row = self.collector.next;
@@ -124,7 +130,8 @@ impl<D: OpenChannel> Kv<D> {
             && self.collector.found.is_empty();
         if is_over {
             let is_empty = self.space.chunk(chunk).live == 0;
-            self.space.chunk_mut(chunk).stuck = !is_empty;
+            let held = self.space.chunk_mut(chunk);
+            (held.stuck, held.holds) = (!is_empty, held.holds - 1);
             self.collector.victim = None;
         }
         any || is_over
