@@ -78,11 +78,17 @@ impl Layout {
             return Err(KvError::TooSmall { chunks, least: overhead + 4 });
         }
         let row_bytes = (u64::from(row) * BLOCK_BYTES) as usize;
-        let lanes = units.min(most_runs(row_bytes) / 4).max(1) as u64;
+        let most_runs = most_runs(row_bytes);
+        let lanes = units.min(most_runs / 4).max(1) as u64;
         // Each lane goes over a chunk's end so often; as many runs again are for those
         // that collection cuts.
-        let chunks_a_lane = (most_runs(row_bytes) as u64 / lanes / 2).saturating_sub(2).max(1);
-        let most = lanes * chunks_a_lane * rows * row_bytes as u64;
+        let chunks_a_lane = (most_runs as u64 / lanes / 2).saturating_sub(2).max(1);
+        let most_rows = match units > most_runs / 2 {
+            // Each row may be a run of its own.
+            true => most_runs as u64 / 2,
+            false => lanes * chunks_a_lane * rows,
+        };
+        let most = most_rows * row_bytes as u64;
         let small = most_small(row_bytes) as u64;
         let shape =
             KvShape { max_value: most.min(MAX_VALUE_BYTES), small, kept, depth: config.depth };

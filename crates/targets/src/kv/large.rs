@@ -54,10 +54,9 @@ impl<D: OpenChannel> Kv<D> {
     /// Puts a value down to be written from its first row on.
     fn write_again(&mut self, slot: u32) {
         let units = self.space.units_with_room(self.user_spare()).max(1);
-        let most = self.most_runs();
         let held = &mut self.requests[slot as usize];
         let rows = held.rows as usize;
-        let lanes = if units > most / 2 { rows } else { units.min(rows) };
+        let lanes = units.min(rows);
         (held.lanes, held.next, held.failed, held.stage) = (lanes as u16, 0, false, Stage::Rows);
         self.sends.push_back(slot);
     }
