@@ -178,6 +178,10 @@ impl<D: OpenChannel> Kv<D> {
 
     /// Where nothing is under way, and so nothing can give room: what waits for it ends.
     pub(super) fn give_up(&mut self, now: port::Time) -> bool {
+        // Others may wait for its key.
+        if self.give_up_value() {
+            return true;
+        }
         let mut any = false;
         while let Some(slot) = self.appends.pop_front() {
             any = true;

@@ -257,6 +257,20 @@ impl<D: OpenChannel> Kv<D> {
         true
     }
 
+    /// Where no chunk can come any more for what is moved: leaves the value. Whether there
+    /// is one.
+    pub(super) fn give_up_value(&mut self) -> bool {
+        let waits = matches!(self.mover.stage, Stage::Write | Stage::Enter);
+        if waits {
+            if self.mover.stage == Stage::Write {
+                let held = std::mem::take(&mut self.mover.held);
+                self.mover.data.give(held);
+            }
+            self.leave_value();
+        }
+        waits
+    }
+
     /// Leaves a value where it is: what was written of it counts no more.
     fn leave_value(&mut self) {
         for at in 0..self.mover.new.len() {
