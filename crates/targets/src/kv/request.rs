@@ -85,6 +85,8 @@ impl<D: OpenChannel> Kv<D> {
         let writes = matches!(req.op, KvOp::Put(_) | KvOp::Delete);
         let status = match self.shape.check(&req) {
             status if status.is_ok() && writes && self.fault => Status::READ_ONLY,
+            // What an earlier flush was to make durable may be lost.
+            status if status.is_ok() && self.fault && req.op == KvOp::Flush => Status::WRITE_FAULT,
             status => status,
         };
         if !status.is_ok() {
@@ -305,6 +307,9 @@ impl<D: OpenChannel> Kv<D> {
 
     /// Appends the record of a request. False where there is no room for now.
     fn append_one(&mut self, slot: u32) -> Result<bool, Status> {
+        if self.fault {
+            return Err(Status::READ_ONLY);
+        }
         let held = &self.requests[slot as usize];
         let (is_put, key) = (held.op != Some(KvOp::Delete), held.key.len());
         let size = match is_put {

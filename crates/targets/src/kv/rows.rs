@@ -2,7 +2,8 @@
 //! waits for them to be durable.
 //!
 //! Guarantees: what waits for a row ends when all rows up to it are programmed, and behind
-//! a cache after a flush of the drive that was sent then. A row that fails is sent
+//! a cache after a flush of the drive that was sent then; when one has failed, nothing is
+//! told durable any more. A row that fails is sent
 //! elsewhere before another is begun; its records are there from then on.
 
 use device::{Content, OpenChannel, VectorOp};
@@ -105,7 +106,9 @@ impl<D: OpenChannel> Kv<D> {
         for slot in 0..self.requests.len() {
             if self.requests[slot].stage == Stage::Programs && self.requests[slot].row < done {
                 any = true;
-                if self.cached && !early {
+                if self.cached && self.fault {
+                    self.end(now, slot as u32, Status::WRITE_FAULT);
+                } else if self.cached && !early {
                     self.requests[slot].stage = Stage::Flush;
                 } else {
                     self.end(now, slot as u32, Status::SUCCESS);
@@ -113,7 +116,8 @@ impl<D: OpenChannel> Kv<D> {
             }
         }
         let wants = self.requests.iter().any(|held| held.stage == Stage::Flush);
-        if self.syncing || !(wants || self.checkpoint.wants_flush()) {
+        // After one that failed no flush says anything.
+        if self.syncing || self.fault || !(wants || self.checkpoint.wants_flush()) {
             return any;
         }
         self.syncing = true;
@@ -131,7 +135,9 @@ impl<D: OpenChannel> Kv<D> {
         self.fault |= !status.is_ok();
         self.checkpoint.flushed(status.is_ok());
         for slot in 0..self.requests.len() {
-            if self.requests[slot].stage == Stage::Flushing {
+            // Those that wait for the next one get none, either.
+            let waits = self.requests[slot].stage == Stage::Flush && !status.is_ok();
+            if waits || self.requests[slot].stage == Stage::Flushing {
                 self.end(
                     now,
                     slot as u32,

@@ -199,19 +199,68 @@ fn a_full_index_refuses_new_keys() {
 /// A drive wears out: puts are refused in the end, and what is there can be read.
 #[test]
 fn a_worn_drive_can_be_read() {
-    let mut world = small(6);
-    world.timing.endurance = 12;
-    (world.names, world.most) = (30, 20_000);
-    let mut run = world.power_on(LONG).unwrap();
-    for _ in 0..200 {
-        run.work(&mut world, 200);
-        run.drain(&mut world);
+    for large_only in [false, true] {
+        let mut world = small(6);
+        world.timing.endurance = 12;
+        (world.names, world.most) = (30, 20_000);
+        world.large_only = large_only;
+        let mut run = world.power_on(LONG).unwrap();
+        for _ in 0..200 {
+            run.work(&mut world, 200);
+            run.drain(&mut world);
+        }
+        assert!(world.seen["refused"] > 1000, "{:?}", world.seen);
+        world.check(&mut run);
+        world.power_off(run);
+        let mut run = world.power_on(LONG).unwrap();
+        world.check(&mut run);
     }
-    assert!(world.seen["refused"] > 1000, "{:?}", world.seen);
-    world.check(&mut run);
-    world.power_off(run);
+}
+
+/// When a flush of the drive has failed no later one says that anything is durable.
+#[test]
+fn no_flush_succeeds_after_one_that_failed() {
+    let mut world = World::new(dims(0), 11, cached);
+    let trigger = Trigger { count: Some(1), ..Trigger::default() };
+    let operation = Operation::Flush;
+    world.rules =
+        vec![FaultRule { operation, trigger, status: None, permanent: false, place: None }];
     let mut run = world.power_on(LONG).unwrap();
-    world.check(&mut run);
+    for number in 0..6 {
+        let key = world.name(number);
+        run.put(&mut world, &key, 100, PutIf::Any, number.is_multiple_of(2));
+    }
+    run.drain(&mut world);
+    assert!(run.target.is_read_only());
+    assert_eq!(world.seen.get("flushes"), None);
+    for _ in 0..2 {
+        assert_eq!(run.ask(&mut world, KvOp::Flush, &[], 0).status, Status::WRITE_FAULT);
+    }
+    let key = world.name(0);
+    assert!(run.ask(&mut world, KvOp::Get, &key, 4096).status.is_ok());
+    assert_eq!(run.ask(&mut world, KvOp::Delete, &key, 0).status, Status::READ_ONLY);
+}
+
+/// The longest value can be put where there are more units than a record has runs for.
+#[test]
+fn the_longest_value_goes_over_many_units() {
+    for groups in [6, 8, 16] {
+        let dim = Dimensions { groups, pus: 16, chunks: 4, planes: 1, ..dims(0) };
+        let mut world = World::new(dim, 12, |geometry| ScriptedMedium::ram(geometry, 8, ()));
+        let mut run = world.power_on(LONG).unwrap();
+        let most = run.target.shape().max_value;
+        for number in 0..2 {
+            let key = world.name(number);
+            run.put(&mut world, &key, 5000, PutIf::Any, false);
+            run.put(&mut world, &key, most, PutIf::Any, true);
+            run.drain(&mut world);
+        }
+        assert_eq!(world.seen["writes"], 4, "{groups}");
+        world.check(&mut run);
+        world.power_off(run);
+        let mut run = world.power_on(LONG).unwrap();
+        world.check(&mut run);
+    }
 }
 
 /// What counts on flash is found again exactly; without deletes nothing else does.
