@@ -35,6 +35,9 @@ use super::space::Stream;
 use super::stream::{CHECKPOINT_ID, put_tags};
 use super::{Cookie, Kv, WHOLE};
 
+/// Rows of records and checkpoints have no higher numbers: a row's is in a cookie.
+pub(super) const MOST_NUMBER: u64 = 1 << 56;
+
 const MAGIC: u32 = u32::from_le_bytes(*b"KVCP");
 const HEADER: usize = 64;
 const ENTRY: usize = 16;
@@ -290,5 +293,6 @@ pub(super) fn read_part(bytes: &[u8]) -> Option<(Part, impl Iterator<Item = Entr
     };
     let entry = |at: usize| Entry { hash: word(bytes, at), place: Place(word(bytes, at + 8)) };
     let places = bytes[HEADER.min(bytes.len())..].len() / ENTRY;
+    let is_part = is_part && part.number <= MOST_NUMBER && part.from <= MOST_NUMBER;
     is_part.then(|| (part, (0..count.min(places)).map(move |i| entry(HEADER + i * ENTRY))))
 }

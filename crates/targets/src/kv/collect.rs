@@ -52,6 +52,8 @@ impl<D: OpenChannel> Kv<D> {
     pub(super) fn collect(&mut self) -> bool {
         match self.collector.victim {
             Some(chunk) => self.collect_rows(chunk),
+            // No chunk is to be opened for values then.
+            None if self.settling => false,
             None if self.mover.is_idle() => self.choose(),
             None => false,
         }

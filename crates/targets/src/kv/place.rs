@@ -1,7 +1,7 @@
 //! Where a record is, in a word: its first block, where it begins there, how long it
 //! is, and of what kind.
 
-use flash::Ppa;
+use flash::{Geometry, Ppa};
 use port::BLOCK_BYTES;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -73,6 +73,14 @@ impl Place {
     /// The blocks that it is in.
     pub fn blocks(self) -> usize {
         (self.offset() + self.len()).div_ceil(BLOCK)
+    }
+
+    /// Whether it is in a row of the drive.
+    pub fn is_of(self, geometry: &Geometry) -> bool {
+        let row = geometry.row_blocks() as usize;
+        self.len() > 0
+            && geometry.contains(self.ppa())
+            && geometry.block(self.ppa()) as usize % row + self.blocks() <= row
     }
 
     /// Of what kind it is.

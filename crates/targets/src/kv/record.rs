@@ -74,6 +74,16 @@ impl Run {
         end == ppa.0 && geometry.chunk_index(self.first) == geometry.chunk_index(ppa)
     }
 
+    /// Whether it is rows of one chunk of the drive.
+    pub fn is_of(&self, geometry: &Geometry) -> bool {
+        let row = geometry.row_blocks();
+        let is_in = |ppa| geometry.contains(ppa) && geometry.block(ppa).is_multiple_of(row);
+        let blocks = u64::from(self.rows) * u64::from(row);
+        self.rows > 0
+            && is_in(self.first)
+            && u64::from(geometry.block(self.first)) + blocks <= u64::from(geometry.chunk_blocks())
+    }
+
     fn load(bytes: &[u8]) -> Run {
         let (place, rest) = (word(bytes, 0), word(bytes, 8));
         let first = Ppa(place & ((1 << LANE_AT) - 1));
@@ -183,7 +193,8 @@ impl<'a> Record<'a> {
         };
         let bytes = bytes.get(..size).filter(|bytes| is_sealed(bytes, 0))?;
         let (key, rest) = bytes[HEADER..].split_at(key);
-        Some(Record { kind, key, len, rest, bytes })
+        let record = Record { kind, key, len, rest, bytes };
+        (kind != Kind::Large || record.lanes() > 0).then_some(record)
     }
 
     /// The value of a small one.
@@ -225,6 +236,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rows_that_the_drive_has_not_are_told() {
+        let geometry = Geometry::new(flash::Dimensions {
+            groups: 1,
+            pus: 3,
+            chunks: 5,
+            pages: 8,
+            planes: 2,
+            page_bytes: 4096,
+            pages_at_once: 1,
+        })
+        .unwrap();
+        let last = geometry.chunk_start(geometry.chunk_of(2, 4)).0;
+        let is_of =
+            |first, rows| Run { first: Ppa(first), lane: 0, rows, wear: 0 }.is_of(&geometry);
+        assert!(is_of(last, 8) && is_of(last + 14, 1));
+        assert!(!is_of(last, 0) && !is_of(last + 1, 1) && !is_of(last + 14, 2));
+        assert!(!is_of(last, u32::MAX) && !is_of(last + 16, 1) && !is_of((1 << 48) - 2, 1));
+        let is_of = |ppa, at, len| {
+            super::super::place::Place::new(Ppa(ppa), at, len, Kind::Small, 0).is_of(&geometry)
+        };
+        assert!(is_of(last, 32, 8192 - 32) && is_of(last + 1, 4064, 32));
+        assert!(!is_of(last + 1, 4064, 64) && !is_of(last + 16, 0, 32));
+    }
+
+    #[test]
     fn records_come_back_as_they_were() {
         let runs: Vec<Run> = (0..5u64)
             .map(|n| Run { first: Ppa(n << 30), lane: n as u16, rows: 7, wear: 1 << 30 })
@@ -254,6 +290,9 @@ mod tests {
                 assert!(Record::read(&bytes[..size - 1]).is_none());
             }
         }
+        let mut bytes = vec![0; 64];
+        Body::Large { len: 9, lanes: 0, runs: &runs[..1] }.write(b"k", &mut bytes);
+        assert!(Record::read(&bytes).is_none(), "no rows go over no lanes");
         let mut row = vec![0; 4096];
         seal_row(&mut row, 100, 1 << 40, 9);
         assert_eq!(row_header(&row), Some((100, 1 << 40, 9)));

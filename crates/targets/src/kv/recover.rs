@@ -11,7 +11,7 @@
 //! Fails where what was written cannot be read, and may tell of a key: then nothing says
 //! of which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use device::{Content, OpenChannel};
 use flash::{ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
@@ -19,13 +19,16 @@ use ftl::{Job, is_read};
 use port::Time;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::checkpoint::{Part, read_part};
+use super::checkpoint::{MOST_NUMBER, Part, read_part};
 use super::mutation::{self, Mutation};
 use super::place::{GRAIN, Kind, Place};
 use super::record::{Record, Run, row_header};
 use super::space::Use;
 use super::stream::{CHECKPOINT_ID, PACKED_ID, records};
 use super::{Kv, KvConfig, KvError};
+
+/// How often a record is read whose value's rows would be unknown.
+const TRIES: u32 = 4;
 
 /// Rows of records that are read at once.
 const AT_ONCE: usize = 64;
@@ -113,7 +116,7 @@ impl<D: OpenChannel> Kv<D> {
 
     /// Writes a checkpoint, so that records whose rows are not there are never read again:
     /// a chunk that is erased twice, of which a cut undid the first, has the number of
-    /// erases that they name.
+    /// erases that they name. Until it is whole no chunk gets rows of large values.
     fn settle(&mut self) -> Result<(), KvError> {
         self.settling = true;
         self.checkpoint.asked = true;
@@ -189,7 +192,7 @@ impl<D: OpenChannel> Kv<D> {
         if whole.is_none() && parts.values().any(|(_, part)| part.before > 0) {
             return Err(KvError::Checkpoint);
         }
-        let keys = self.config.keys;
+        let (keys, geometry) = (self.config.keys, self.geometry);
         let mut places: Vec<Ppa> = Vec::new();
         if let Some(whole) = whole {
             (self.checkpoint.from, self.packer.next) = (whole.from, whole.from);
@@ -200,6 +203,9 @@ impl<D: OpenChannel> Kv<D> {
             let damaged = KvError::Damaged { what: "a checkpoint", ppa: job.ppa };
             let Some((_, entries)) = read_part(&ended.data[..size]) else { return Err(damaged) };
             for entry in entries {
+                if !entry.place.is_of(&geometry) {
+                    return Err(damaged);
+                }
                 index.set(entry.hash, entry.place).map_err(|_| KvError::Keys(keys))?;
             }
             Ok(())
@@ -220,7 +226,7 @@ impl<D: OpenChannel> Kv<D> {
                 return Err(damaged(geometry.chunk_start(found.chunk)));
             }
             // A row that failed may be behind later ones.
-            if found.tag.seq + self.packer.most() >= from {
+            if found.tag.seq >= from.saturating_sub(self.packer.most()) {
                 let all = rows(&self.device, &geometry, found.chunk);
                 firsts.extend(all.map(|row| row_ppa(&geometry, found.chunk, row)));
             }
@@ -242,6 +248,10 @@ impl<D: OpenChannel> Kv<D> {
         )?;
         self.now = runner.now;
         numbers.sort_unstable();
+        // What is for something else has no rows of large values.
+        let is_other = |found: &&Found| matches!(found.tag.id, PACKED_ID | CHECKPOINT_ID);
+        let others: BTreeSet<usize> =
+            chunks.iter().filter(is_other).map(|found| found.chunk).collect();
         let (size, blocks) = (self.row_bytes(), geometry.row_blocks());
         for some in numbers.chunks(AT_ONCE) {
             let mut read: BTreeMap<(u64, Ppa), Vec<u8>> = BTreeMap::new();
@@ -258,13 +268,19 @@ impl<D: OpenChannel> Kv<D> {
             })?;
             self.now = runner.now;
             for ((number, ppa), bytes) in read {
-                self.replay_row(number, ppa, &bytes)?;
+                self.replay_row(number, ppa, &bytes, &others)?;
             }
         }
         Ok(())
     }
 
-    fn replay_row(&mut self, number: u64, ppa: Ppa, bytes: &[u8]) -> Result<(), KvError> {
+    fn replay_row(
+        &mut self,
+        number: u64,
+        ppa: Ppa,
+        bytes: &[u8],
+        others: &BTreeSet<usize>,
+    ) -> Result<(), KvError> {
         let damaged = || KvError::Damaged { what: "a row of records", ppa };
         let (_, named, seed) = row_header(bytes).ok_or_else(damaged)?;
         if seed != self.config.seed {
@@ -277,7 +293,10 @@ impl<D: OpenChannel> Kv<D> {
         for (at, record) in records(bytes) {
             let record = record.ok_or_else(damaged)?;
             self.recovery.records += 1;
-            if record.kind == Kind::Large && !record.runs().all(|run| self.is_there(&run)) {
+            let is_there = |run: Run| {
+                self.is_there(&run) && !others.contains(&self.geometry.chunk_index(run.first))
+            };
+            if record.kind == Kind::Large && !record.runs().all(is_there) {
                 self.recovery.dropped += 1;
                 continue;
             }
@@ -294,7 +313,7 @@ impl<D: OpenChannel> Kv<D> {
 
     /// Whether the rows of a run are those that were written for it.
     fn is_there(&self, run: &Run) -> bool {
-        if !self.geometry.contains(run.first) {
+        if !run.is_of(&self.geometry) {
             return false;
         }
         let chunk = self.device.chunk(self.geometry.chunk_index(run.first));
@@ -309,32 +328,67 @@ impl<D: OpenChannel> Kv<D> {
         let mut large: BTreeMap<(Ppa, u32), Vec<(u64, Place)>> = BTreeMap::new();
         for entry in self.index.all() {
             let chunk = self.space.chunk_of(entry.place.ppa());
+            if self.space.chunk(chunk).used == Use::Free {
+                return Err(KvError::Damaged { what: "a record", ppa: entry.place.ppa() });
+            }
             self.space.count(chunk, entry.place.len() as u64);
             if entry.place.kind() == Kind::Large {
                 let at = (entry.place.ppa(), entry.place.blocks() as u32);
                 large.entry(at).or_default().push((entry.hash, entry.place));
             }
         }
-        let mut runs: Vec<(u64, Run)> = Vec::new();
-        let mut runner = Runner::new(&mut self.device, self.now);
-        let jobs = large.keys().map(|&piece| Job::read(Content::Whole, piece));
-        runner.run(jobs, |job, ended| {
-            for &(hash, place) in &large[&(job.ppa, job.count)] {
-                let record = ended.data.get(place.offset()..).and_then(Record::read);
-                if let Some(record) = record.filter(|_| is_read(ended.status)) {
-                    runs.extend(record.runs().map(|run| (hash, run)));
+        let mut runs: Vec<(u64, Run, Ppa)> = Vec::new();
+        let mut left: Vec<(Ppa, u32)> = large.keys().copied().collect();
+        for _ in 0..TRIES {
+            let mut again = Vec::new();
+            let mut runner = Runner::new(&mut self.device, self.now);
+            let jobs = left.iter().map(|&piece| Job::read(Content::Whole, piece));
+            runner.run(jobs, |job, ended| {
+                let piece = (job.ppa, job.count);
+                let from = runs.len();
+                for &(hash, place) in &large[&piece] {
+                    let record = ended.data.get(place.offset()..).and_then(Record::read);
+                    let record = record.filter(|record| record.kind == Kind::Large);
+                    let Some(record) = record.filter(|_| is_read(ended.status)) else {
+                        runs.truncate(from);
+                        again.push(piece);
+                        break;
+                    };
+                    runs.extend(record.runs().map(|run| (hash, run, job.ppa)));
                 }
-            }
-            Ok(())
-        })?;
-        self.now = runner.now;
+                Ok(())
+            })?;
+            self.now = runner.now;
+            left = again;
+        }
         self.recovery.large = large.values().map(|of| of.len() as u64).sum();
-        for (hash, run) in runs {
+        for (hash, run, ppa) in runs {
+            let is_of = run.is_of(&self.geometry);
+            if !is_of || self.space.chunk(self.space.chunk_of(run.first)).used == Use::Free {
+                return Err(KvError::Damaged { what: "a record", ppa });
+            }
             let chunk = self.space.chunk_of(run.first);
             self.space.count(chunk, u64::from(run.rows) * self.space.row_bytes());
             self.set_owner(&run, hash);
         }
+        if !left.is_empty() {
+            self.keep_unknown();
+        }
         Ok(())
+    }
+
+    /// Keeps all chunks that have a row of which nobody says whose it is: it may be of a
+    /// value whose record could not be read. The next start looks again.
+    fn keep_unknown(&mut self) {
+        for chunk in ftl::all_chunks(&self.geometry) {
+            let held = self.space.chunk(chunk);
+            let first = self.owner_at(chunk, 0);
+            let owners = &self.owners[first..first + held.next as usize];
+            if held.used == Use::Large && owners.contains(&0) {
+                self.space.count(chunk, GRAIN as u64);
+                self.space.chunk_mut(chunk).stuck = true;
+            }
+        }
     }
 }
 
@@ -365,6 +419,12 @@ fn find_chunks<D: OpenChannel>(
         let mut next = Vec::new();
         for (chunk, row) in left {
             match (tags[&chunk], last(&*runner.device, chunk, row)) {
+                (Some(tag), _)
+                    if matches!(tag.id, PACKED_ID | CHECKPOINT_ID) && tag.seq > MOST_NUMBER =>
+                {
+                    let ppa = row_ppa(geometry, chunk, row);
+                    return Err(KvError::Damaged { what: "a tag", ppa });
+                }
                 (Some(tag), _) => found.push(Found { chunk, tag, is_damaged }),
                 (None, Some(before)) => next.push(before),
                 (None, None) => {

@@ -239,7 +239,21 @@ impl<D: OpenChannel> Kv<D> {
                     held.value.give(value);
                 }
                 (Kind::Large, _) => {
-                    held.old.extend(record.runs());
+                    let (owners, rows) = (&self.owners, self.space.rows() as usize);
+                    let is_owned = |run: &Run| {
+                        run.is_of(&self.geometry) && {
+                            let chunk = self.geometry.chunk_index(run.first);
+                            let first = chunk * rows + self.geometry.row(run.first) as usize;
+                            let owners = &owners[first..first + run.rows as usize];
+                            owners.iter().all(|&owner| owner == held.hash)
+                        }
+                    };
+                    // Of a record that the start could not read no row was counted, and
+                    // its rows may be others' by now.
+                    held.old.extend(record.runs().filter(is_owned));
+                    if op == KvOp::Get && held.old.len() < record.runs().count() {
+                        (held.out, status) = (0, Status::KEY_UNRECOVERED);
+                    }
                     held.lanes = if op == KvOp::Get { record.lanes() } else { held.lanes };
                 }
                 _ => {}
@@ -250,7 +264,7 @@ impl<D: OpenChannel> Kv<D> {
         let is_value = record.is_some_and(|record| record.kind == Kind::Large);
         held.record.give(buffer);
         match (op, is_same) {
-            (KvOp::Get, Some(true)) if is_value => self.read_rows(now, slot),
+            (KvOp::Get, Some(true)) if is_value && status.is_ok() => self.read_rows(now, slot),
             (KvOp::Get | KvOp::Exists, None | Some(true)) => self.end(now, slot, status),
             // Two keys of one hash: the second has no room.
             (KvOp::Put(_), Some(false)) => self.refuse(now, slot, Status::CAPACITY_EXCEEDED),
