@@ -361,6 +361,76 @@ fn damage_is_an_error() {
     }
 }
 
+/// A large value whose record cannot be read in one start is there in the next, whatever
+/// is put and deleted between.
+#[test]
+fn a_value_outlives_a_start_that_cannot_read_its_record() {
+    let faulty = |geometry: &Geometry| {
+        let ram = RamMedium::new(geometry, 4096).unwrap();
+        ScriptedMedium::new(FaultyMedium::new(geometry, ram, &[], 1).unwrap(), ())
+    };
+    let mut world = World::new(dims(0), 13, faulty);
+    world.config.checkpoint_rows = 1 << 20;
+    let mut run = world.power_on(LONG).unwrap();
+    let key = world.name(1);
+    run.put(&mut world, &key, 60_000, PutIf::Any, true);
+    run.drain(&mut world);
+    // Rows behind it, whose tags say what its chunk is for.
+    for number in 10..50 {
+        let small = world.name(number);
+        run.put(&mut world, &small, 10, PutIf::Any, true);
+        run.drain(&mut world);
+    }
+    run.target.request_checkpoint();
+    run.flush(&mut world);
+    run.drain(&mut world);
+    world.power_off(run);
+    let unit = world.geometry.pus_channels_first().next().unwrap();
+    // Its record is the first of a chunk: that whose damage is its key's.
+    let rules = |first: u64| {
+        let trigger = Trigger { span: Some(Span::Ppa(first..first + 1)), ..Trigger::default() };
+        let fault = MediumFault::Fail { on: Access::Read, permanent: false };
+        vec![MediumRule { fault, trigger }]
+    };
+    let set = |world: &mut World, rules: &[MediumRule]| {
+        let below = world.medium().below_as::<ScriptedMedium>();
+        below.below_as::<FaultyMedium<RamMedium>>().set_rules(rules, 5).unwrap();
+    };
+    let mut tried = 0;
+    for number in 0..world.geometry.chunks() {
+        let chunk = world.geometry.chunk_of(unit, number);
+        if world.chunks[chunk].programmed == 0 {
+            continue;
+        }
+        let first = world.geometry.chunk_start(chunk).0;
+        set(&mut world, &rules(first));
+        let Ok(Some(mut run)) = world.try_power_on(LONG) else {
+            continue;
+        };
+        let done = run.ask(&mut world, KvOp::Exists, &key, 0);
+        if done.status == Status::KEY_UNRECOVERED {
+            tried += 1;
+            for number in 0..400 {
+                let other = world.name(2 + number % 5);
+                run.put(&mut world, &other, 60_000, PutIf::Any, false);
+                run.drain(&mut world);
+            }
+            let status = run.ask(&mut world, KvOp::Get, &key, 60_000).status;
+            assert_eq!(status, Status::KEY_UNRECOVERED);
+        }
+        world.power_off(run);
+        if tried > 0 {
+            break;
+        }
+    }
+    assert_eq!(tried, 1, "its record was not found");
+    set(&mut world, &[]);
+    let mut run = world.power_on(LONG).unwrap();
+    world.check(&mut run);
+    let done = run.ask(&mut world, KvOp::Get, &key, 60_000);
+    assert!(done.status.is_ok() && done.len == 60_000);
+}
+
 /// What cannot be served is refused by name.
 #[test]
 fn set_ups_are_checked() {
