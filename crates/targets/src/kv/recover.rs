@@ -337,7 +337,7 @@ impl<D: OpenChannel> Kv<D> {
                 large.entry(at).or_default().push((entry.hash, entry.place));
             }
         }
-        let mut runs: Vec<(u64, Run, Ppa)> = Vec::new();
+        let mut runs: Vec<(u64, Run)> = Vec::new();
         let mut left: Vec<(Ppa, u32)> = large.keys().copied().collect();
         for _ in 0..TRIES {
             let mut again = Vec::new();
@@ -354,7 +354,7 @@ impl<D: OpenChannel> Kv<D> {
                         again.push(piece);
                         break;
                     };
-                    runs.extend(record.runs().map(|run| (hash, run, job.ppa)));
+                    runs.extend(record.runs().map(|run| (hash, run)));
                 }
                 Ok(())
             })?;
@@ -362,11 +362,10 @@ impl<D: OpenChannel> Kv<D> {
             left = again;
         }
         self.recovery.large = large.values().map(|of| of.len() as u64).sum();
-        for (hash, run, ppa) in runs {
-            let is_of = run.is_of(&self.geometry);
-            if !is_of || self.space.chunk(self.space.chunk_of(run.first)).used == Use::Free {
-                return Err(KvError::Damaged { what: "a record", ppa });
-            }
+        // Of a value that is not all there nothing is: its gets fail.
+        let is_lost = |(hash, run): &(u64, Run)| (!self.is_there(run)).then_some(*hash);
+        let lost: BTreeSet<u64> = runs.iter().filter_map(is_lost).collect();
+        for (hash, run) in runs.into_iter().filter(|(hash, _)| !lost.contains(hash)) {
             let chunk = self.space.chunk_of(run.first);
             self.space.count(chunk, u64::from(run.rows) * self.space.row_bytes());
             self.set_owner(&run, hash);
