@@ -19,8 +19,40 @@ pub(super) fn plain_turns(
     driver: &mut dyn Driver,
     load: &mut Load,
     course: &mut Course,
+    counts: (&mut Tally, &mut Timer),
+    turns: (&mut Time, u32),
+) -> Result<(Time, u32), Error> {
+    let Some(mut lone) = load.to_lone() else {
+        let goes_on =
+            |load: &mut Load, course: &mut Course, tally: &mut Tally, now, of: &dyn Driver| {
+                let ended = load.complete_plain(now, tally, of);
+                course.look(now, tally.written);
+                load.issue_plain(now, &mut course.left, ended, of);
+            };
+        return turns_of(driver, load, course, counts, turns, goes_on);
+    };
+    let goes_on =
+        |load: &mut Load, course: &mut Course, tally: &mut Tally, now, of: &dyn Driver| {
+            let ended = lone.complete(load, now, tally, of);
+            course.look(now, tally.written);
+            if ended {
+                lone.issue(load, now, &mut course.left);
+            }
+        };
+    let turned = turns_of(driver, load, course, counts, turns, goes_on);
+    lone.leave(load);
+    turned
+}
+
+/// Those turns, after each of which it `goes_on`.
+#[inline(always)]
+fn turns_of(
+    driver: &mut dyn Driver,
+    load: &mut Load,
+    course: &mut Course,
     (tally, timer): (&mut Tally, &mut Timer),
     (before, most): (&mut Time, u32),
+    mut goes_on: impl FnMut(&mut Load, &mut Course, &mut Tally, Time, &dyn Driver),
 ) -> Result<(Time, u32), Error> {
     // Turns that are over, and those of them that the timer knows of.
     let (mut passed, mut told) = (0, 0);
@@ -38,11 +70,9 @@ pub(super) fn plain_turns(
             stop = most.min(told + timer.left());
         }
         course.ended(*before, now, || load.ended());
-        let lone = load.complete_plain(now, tally, driver);
+        goes_on(load, course, tally, now, driver);
         look_at_dies(tally, now, driver);
         (*before, passed) = (now, passed + 1);
-        course.look(now, tally.written);
-        load.issue_plain(now, &mut course.left, lone, driver);
         if course.left == 0 && load.is_idle() {
             // Its time is over, and there is nothing to turn for.
             timer.turned(passed - told);

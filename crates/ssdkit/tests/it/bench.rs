@@ -483,6 +483,7 @@ fn plain_loads_are_measured_as_all_others() {
         "tlc --rw randread --qd 1 --time 20ms --precondition seq",
         "tlc --rw randwrite --qd 8 --time 30ms --ramp 10ms",
         "tlc --rw randwrite --qd 1 --time 10ms",
+        "tlc --rw randrw --qd 1 --time 20ms --ramp 3ms --precondition seq",
         "tlc --rw randwrite --qd 4 --fua-every 3 --time 10ms",
         "tlc --rw randrw --qd 4 --time 2s --precondition seq",
         "tlc --rw randrw --qd 16 --hot 10:80 --time 10ms --precondition seq",
@@ -495,7 +496,15 @@ fn plain_loads_are_measured_as_all_others() {
         let line = format!("bench mem:{}", line.replacen(' ', ",size=16M,store=none ", 1));
         let plain = crate::common::json(dir.path(), &line);
         let other = crate::common::json(dir.path(), &format!("{line} --slowest 2"));
-        for same in ["ios", "seconds", "bytes", "latency_ns", "distribution", "state_hash"] {
+        for same in [
+            "ios",
+            "seconds",
+            "bytes",
+            "latency_ns",
+            "distribution",
+            "state_hash",
+            "failed_requests",
+        ] {
             assert_eq!(plain[same], other[same], "{same}: {line}");
         }
         // What the slowest of a row waited for is told only where they are kept.

@@ -134,6 +134,13 @@ fn requests_that_failed_are_in_no_latency() {
     let text = run(dir.path(), &format!("{line} --fault above:read,every=2")).stdout;
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("failed      500 requests, in no figure above; first: Read"), "{text}");
+    // Which one it was, where the one request is kept in no slot, and where it is.
+    let lone = "bench mem:ref,size=16M --rw randread --ios 1k --qd 1 --fault above:read,every=300";
+    let told = |line: &str| {
+        let text = String::from_utf8(run(dir.path(), line).stdout).unwrap();
+        text.lines().find(|line| line.starts_with("failed")).expect("some did").to_string()
+    };
+    assert_eq!(told(lone), told(&format!("{lone} --verify")));
     // None that did what it was asked: nothing to tell.
     let none = json(dir.path(), &format!("{line} --fault above:read"));
     assert_eq!((&none["ios"], &none["iops"]), (&0.into(), &0.0.into()));
