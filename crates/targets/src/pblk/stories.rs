@@ -124,7 +124,7 @@ impl Told {
 impl Tale {
     /// When it came.
     fn came(&self) -> Time {
-        self.parked.map_or(self.since, |parked| parked.start())
+        self.parked.as_ref().map_or(self.since, Story::start)
     }
 
     /// What was told so far goes on to now by what it waited for the buffer.
@@ -144,11 +144,18 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let tale = &mut told.tales[slot as usize];
-        (tale.since, tale.parked) = (now, told.parked.take());
+        tale.since = now;
+        // A story is long: where there is none, none is moved.
+        if tale.parked.is_some() || told.parked.is_some() {
+            tale.parked = told.parked.take();
+        }
         if self.host.requests[slot].op != BlockOp::Read {
             let clocks = told.look(now);
             let tale = &mut told.tales[slot as usize];
-            (tale.from, tale.story) = (clocks, None);
+            tale.from = clocks;
+            if tale.story.is_some() {
+                tale.story = None;
+            }
             told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
         }
     }
@@ -158,9 +165,13 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let parked = told.parked.take().unwrap_or(Story::at(now));
-        if !told.stories.pass_over(parked.ns()) {
-            told.stories.tell(now).after(&parked);
+        let took = told.parked.as_ref().map_or(0, Story::ns);
+        if !told.stories.pass_over(took) {
+            let story = told.stories.tell(now);
+            told.parked.iter().for_each(|parked| story.after(parked));
+        }
+        if told.parked.is_some() {
+            told.parked = None;
         }
     }
 
@@ -235,21 +246,22 @@ impl<D: OpenChannel> Pblk<D> {
         let Some(told) = &mut self.told else { return };
         let mut rows = Rows::default();
         for n in 0..self.wire.done.len() {
-            let story = self.device.story(told.heard);
-            told.heard += 1;
-            let cookie = self.wire.done.get(n).map(|done| Cookie::unpack(done.cookie));
-            match (cookie, story) {
-                (Some(Cookie::Program(_)), Some(story)) => {
+            let number = told.heard + n as u64;
+            let Some(done) = self.wire.done.get(n) else { break };
+            match Cookie::unpack(done.cookie) {
+                Cookie::Program(_) => {
+                    let Some(story) = self.device.story(number) else { continue };
                     rows.all += story.ns();
                     let behind = [Whose::Drive, Whose::Collection].map(|w| story.waited_behind(w));
                     rows.behind.iter_mut().zip(behind).for_each(|(all, ns)| *all += ns);
                 }
-                (Some(Cookie::Load(_) | Cookie::MapPage(_)), Some(story)) => {
-                    told.page = Some(*story);
+                Cookie::Load(_) | Cookie::MapPage(_) => {
+                    told.page = self.device.story(number).copied().or(told.page);
                 }
                 _ => {}
             }
         }
+        told.heard += self.wire.done.len() as u64;
         if rows.all > 0 {
             told.rows = rows;
         }
