@@ -86,11 +86,11 @@ impl FileSystem {
     /// The program that makes one, and how.
     fn maker(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            FileSystem::Ext2 => ("mkfs.ext2", &["-q", "-F", "-E", "nodiscard"]),
-            FileSystem::Ext3 => ("mkfs.ext3", &["-q", "-F", "-E", "nodiscard"]),
-            FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F", "-E", "nodiscard"]),
+            FileSystem::Ext2 => ("mkfs.ext2", &["-q", "-F", "-b", "4096", "-E", "nodiscard"]),
+            FileSystem::Ext3 => ("mkfs.ext3", &["-q", "-F", "-b", "4096", "-E", "nodiscard"]),
+            FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", "nodiscard"]),
             FileSystem::Ext4Bare => {
-                ("mkfs.ext4", &["-q", "-F", "-E", "nodiscard", "-O", "^has_journal"])
+                ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", "nodiscard", "-O", "^has_journal"])
             }
             FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-K"]),
         }

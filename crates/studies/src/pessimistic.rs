@@ -66,7 +66,7 @@ fn notes(bench: &Bench, scaled_ns: u64) -> Vec<String> {
             .into(),
         file_systems::slowed(),
         "live file systems: threads with blocking calls; the drive is written whole before, \
-         nothing is discarded, and each is made and mounted with its defaults"
+         nothing is discarded, and each is made with blocks of 4 KiB, and mounted with its defaults"
             .into(),
     ]
 }
