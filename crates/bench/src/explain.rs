@@ -43,7 +43,7 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub bench: BenchArgs,
     /// Run again with this key of the drive's name set, and compare; again for more.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = None)]
     pub what_if: Vec<String>,
 }
 

@@ -4,11 +4,9 @@
 //! bench of the same options does, to the bit in virtual time. A drive that
 //! is new and read is written twice over before. Fails as a bench does.
 
-use std::time::Instant;
-
 use bench::stand::{About, Stand, StandArgs, on_a_stand};
 use drive::error::Error;
-use load::cpu::CpuTime;
+use load::cpu::Mark;
 use load::driver::Driver;
 use load::runner::{Part, Runner};
 use load::tally::Tally;
@@ -192,12 +190,14 @@ impl<'s, 'a> Session<'s, 'a> {
         let reads_back = self.verifier.is_some() && self.jobs[tasks[0].job].writes();
         let back = reads_back.then(|| (asked[0].pattern, asked[0].seed));
         let (watch, verifier) = (&mut *self.watch, self.verifier.take());
-        let (wall, cpu) = (Instant::now(), CpuTime::now());
+        let began = Mark::now();
         let explains = self.how.explains;
         let mut runner =
             Runner { verifier, explains, slowest: explains.into(), ..Runner::new(watch) };
         let tallies = self.stand.measured(|driver| measure(&mut runner, driver, &mut parts))?;
-        let (cpu, wall) = (CpuTime::now().since(&cpu), wall.elapsed().as_secs_f64());
+        // Time of a ramp is in no figure.
+        let counts = tallies.iter().filter_map(|tally| tally.after_ramp);
+        let (wall, cpu) = counts.min_by_key(|mark| mark.wall).unwrap_or(began).passed();
         let tallies = read_back(&mut runner, self.stand.driver(), &shape, back, tallies)?;
         self.verifier = runner.verifier.take();
         let is_alone = tasks.len() == 1;

@@ -156,6 +156,22 @@ impl Options {
         }
     }
 
+    /// Fails where this study has no use for one of them.
+    fn check_of(&self, study: &Study) -> Result<(), Error> {
+        let asked = [
+            ("--records", self.records.is_some(), batched::STUDY.name),
+            ("--sockets", self.sockets != 1, blkmq::STUDY.name),
+        ];
+        match asked.into_iter().find(|(_, is_asked, of)| *is_asked && study.name != *of) {
+            Some((option, _, of)) => Err(Error::Usage(format!(
+                "{option} is for study {of}, and for `{}`; {} has no use for it",
+                suite::NAME,
+                study.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// `full`, or `quick` if that was asked for.
     pub fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
@@ -239,6 +255,7 @@ pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
         return lines::be_watched(case, &args.options, out);
     }
     args.options.check()?;
+    args.options.check_of(&study)?;
     one(study, args, out)
 }
 
@@ -332,6 +349,20 @@ mod tests {
                 assert!(error.exit_code() == 2 && error.to_string().contains(says), "{error}");
                 assert!(out.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn a_study_refuses_what_it_has_no_use_for() {
+        let records = Options { records: Some(1000), ..Options::default() };
+        let sockets = Options { cores: Some(2), sockets: 2, ..Options::default() };
+        for (options, says, other) in [
+            (records, "--records is for study batched", "blkmq"),
+            (sockets, "--sockets", "batched"),
+        ] {
+            let refused = options.check_of(&Study::named(other).unwrap()).unwrap_err();
+            assert!(refused.exit_code() == 2 && refused.to_string().contains(says), "{refused}");
+            assert!(Study::ALL.iter().any(|study| options.check_of(study).is_ok()));
         }
     }
 

@@ -27,8 +27,9 @@ const SERVED: &str = "served";
 const INTERVAL: &str = "interval";
 /// Options of a run that a served drive has, too.
 const COMMON: [&str; 2] = ["json", "slowest"];
-/// The option of a run that explain refuses.
+/// What explain refuses: an option of a run, and all that have this heading.
 const REPORT: &str = "report";
+const LAYER: &str = "Block layer";
 
 /// `ssdkit explain`: of a run, or of a served drive.
 #[derive(Clone, Debug)]
@@ -57,12 +58,15 @@ impl Args for ExplainCommand {
         let cmd = ExplainArgs::augment_args(cmd);
         let of_run = cmd.get_arguments().map(|arg| arg.get_id().clone());
         let of_run: Vec<_> = of_run.filter(|id| !COMMON.contains(&id.as_str())).collect();
+        let is_refused =
+            |arg: &Arg| arg.get_id() == REPORT || arg.get_help_heading() == Some(LAYER);
         let cmd = cmd.mut_args(|arg| match arg.is_required_set() {
             true => arg.required(false).required_unless_present(SERVED),
-            // Refused, with what it is of: no option to be found.
-            false if arg.get_id().as_str() == REPORT => arg.hide(true),
+            // With what it is of: no option to be found.
+            false if is_refused(&arg) => arg.hide(true),
             false => arg,
         });
+        let cmd = cmd.next_help_heading(None);
         let served = Arg::new(SERVED)
             .long(SERVED)
             .value_name("[HOST:]PORT")
@@ -198,6 +202,18 @@ mod tests {
     fn parsed(line: &str) -> Result<ExplainCommand, String> {
         let words = ["explain"].into_iter().chain(line.split_whitespace());
         Line::try_parse_from(words).map(|line| line.command).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn help_names_no_option_that_is_refused() {
+        let mut cmd = ExplainCommand::augment_args(Command::new("explain"));
+        let help = cmd.render_long_help().to_string();
+        for hidden in ["--cores", "--scheduler", "--trace", "--report", LAYER] {
+            assert!(!help.contains(hidden), "{hidden}: {help}");
+        }
+        for named in ["--what-if", "--served", "--slowest", "--rate"] {
+            assert!(help.contains(named), "{named}: {help}");
+        }
     }
 
     #[test]
