@@ -434,6 +434,7 @@ pub(crate) fn storage(
     let drive = json!({
         "name": name,
         "size_bytes": shape.bytes,
+        "engine": options.engine.name(),
         "direct": options.direct,
         "queues": options.queues,
         "depth": options.depth,

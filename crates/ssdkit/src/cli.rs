@@ -40,8 +40,9 @@ Drives:
 
   null: submit_queues=1, poll_queues=0, hw_queue_depth=64, gb=250, shared_tags=no; and one that
   takes time: completion_nsec=10us, servers, shared_servers, mbps, slow=TIME:PERCENT
-  file: size=1G (to make it), direct=yes, poll=no|auto|iopoll|hybrid, queues, depth=128,
-  read_only=no, sqpoll=TIME; what has a `/` in it is a path also without `file:`
+  file: size=1G (to make it), engine=io_uring|libaio|psync|pvsync2, direct=yes,
+  poll=no|auto|iopoll|hybrid, queues, depth=128, read_only=no, sqpoll=TIME; what has a `/` in
+  it is a path also without `file:`
 
   K, M, G and T are binary in drives and block sizes, decimal in counts and rates. An
   option's time without a unit is in seconds; in drives and fault rules it has its unit.";

@@ -17,6 +17,14 @@ pub enum OpenError {
         "poll_queues needs direct: the page cache cannot be polled; set direct, or no poll_queues"
     )]
     PollNeedsDirect,
+    /// The engine cannot do what was asked for with it.
+    #[error("{engine} {what}")]
+    Engine {
+        /// Its name.
+        engine: &'static str,
+        /// What it cannot, and what to take.
+        what: &'static str,
+    },
     /// There is nothing of this name.
     #[error("{path}: no such file or device; create the file with the size of the drive first")]
     Missing {
@@ -84,11 +92,23 @@ pub enum OpenError {
     /// The kernel gives no ring.
     #[error(
         "io_uring: {doing}: {source}; it needs Linux 5.11 or later, \
-         kernel.io_uring_disabled=0, and no seccomp filter against it"
+         kernel.io_uring_disabled=0, and no seccomp filter against it; or take \
+         engine=libaio, psync or pvsync2"
     )]
     NoRing {
         /// What was being done.
         doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel gives no context for asynchronous requests.
+    #[error(
+        "libaio: setting up a context for {depth} requests: {source}; raise fs.aio-max-nr, \
+         take a smaller depth, or engine=psync"
+    )]
+    NoContext {
+        /// Requests inside at once.
+        depth: usize,
         /// What the system said.
         source: io::Error,
     },

@@ -1,11 +1,11 @@
-//! Real storage below the block layer: a block device or a file, through
-//! io_uring.
+//! Real storage below the block layer: a block device or a file, through io_uring, or
+//! by the kernel's other calls ([`Engine`]).
 //!
 //! ```text
 //!  Storage ──open──▶ one StorageQueue for each dispatch queue
 //!    │                 │
-//!    │ the file or     │ a ring of the kernel; for a polled queue a second
-//!    │ device, locked  │ one, for what cannot be polled
+//!    │ the file or     │ a ring of the kernel, or another engine's gate; for a polled
+//!    │ device, locked  │ queue a second one, for what cannot be polled
 //! ```
 //!
 //! Guarantees, for every queue:
@@ -14,7 +14,8 @@
 //! - A buffer that the kernel may still read or write is never given back or
 //!   freed, whatever is aborted or dropped.
 //! - Nothing on the way of a request allocates or locks. A batch costs one
-//!   system call to submit, and at most one to see its completions.
+//!   system call to submit, and at most one to see its completions; with an engine
+//!   that has one request at a time each costs one, in which the thread waits.
 //!
 //! What may fail is [`OpenError`] before the first request and the
 //! completion's status after it:
@@ -28,8 +29,12 @@
 //! | `EINVAL` | invalid field |
 //! | `ENODEV`, `ENXIO`, or the device has no bytes any more | aborted, and the queue is gone |
 
+mod aio;
+mod ask;
 mod backing;
+mod calls;
 mod error;
+mod gate;
 mod options;
 mod pool;
 mod queue;
@@ -38,7 +43,7 @@ mod ring;
 mod storage;
 
 pub use error::OpenError;
-pub use options::{MOST_BYTES, MOST_DEPTH, Poll, StorageOptions};
+pub use options::{Engine, MOST_BYTES, MOST_DEPTH, Poll, StorageOptions};
 pub use pool::{Pool, Region};
 pub use queue::StorageQueue;
 pub use storage::Storage;

@@ -14,6 +14,42 @@ pub const MOST_DEPTH: usize = 16_384;
 /// The longest read or write, in bytes.
 pub const MOST_BYTES: u64 = 16 << 20;
 
+/// How the kernel is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// By rings that are shared with it (Linux 5.11).
+    #[default]
+    IoUring,
+    /// By `io_submit` and `io_getevents`. Through the page cache requests are done one
+    /// after the other, as they are handed over.
+    Libaio,
+    /// By `pread` and `pwrite`: one request at a time.
+    Psync,
+    /// By `preadv2` and `pwritev2`: one request at a time. Polled, they are of high
+    /// priority (`RWF_HIPRI`): the call itself asks the device.
+    Pvsync2,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 4] = [Engine::IoUring, Engine::Libaio, Engine::Psync, Engine::Pvsync2];
+
+    /// Its name, which is fio's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::IoUring => "io_uring",
+            Engine::Libaio => "libaio",
+            Engine::Psync => "psync",
+            Engine::Pvsync2 => "pvsync2",
+        }
+    }
+
+    /// Whether it has one request at a time.
+    pub fn is_lone(self) -> bool {
+        matches!(self, Engine::Psync | Engine::Pvsync2)
+    }
+}
+
 /// How polled queues look for completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poll {
@@ -31,6 +67,8 @@ pub enum Poll {
 /// Options of [`Storage::open`](crate::Storage::open).
 #[derive(Clone, Debug)]
 pub struct StorageOptions {
+    /// How the kernel is asked.
+    pub engine: Engine,
     /// Dispatch queues for everything; 1 to 2048.
     pub queues: usize,
     /// Dispatch queues for requests whose submitter polls; 0 to 2048. They
@@ -38,7 +76,8 @@ pub struct StorageOptions {
     pub poll_queues: usize,
     /// How those look for completions.
     pub poll: Poll,
-    /// Requests inside each queue at once; 1 to [`MOST_DEPTH`].
+    /// Requests inside each queue at once; 1 to [`MOST_DEPTH`], and 1 where the
+    /// engine has one at a time.
     pub depth: usize,
     /// Past the page cache (`O_DIRECT`).
     pub direct: bool,
@@ -62,6 +101,7 @@ impl Default for StorageOptions {
     /// One queue of 128 requests, direct, for one thread.
     fn default() -> StorageOptions {
         StorageOptions {
+            engine: Engine::IoUring,
             queues: 1,
             poll_queues: 0,
             poll: Poll::Auto,
@@ -88,7 +128,19 @@ impl StorageOptions {
         if self.poll_queues > 0 && !self.direct {
             return Err(OpenError::PollNeedsDirect);
         }
-        Ok(())
+        let cannot = |is_asked, what| {
+            let engine = self.engine.name();
+            if is_asked { Err(OpenError::Engine { engine, what }) } else { Ok(()) }
+        };
+        let can_poll = matches!(self.engine, Engine::IoUring | Engine::Pvsync2);
+        let is_hybrid = self.poll == Poll::Hybrid && self.engine != Engine::IoUring;
+        cannot(self.engine.is_lone() && self.depth > 1, "has one request at a time: take depth=1")?;
+        cannot(self.poll_queues > 0 && !can_poll, "cannot poll: take no poll_queues")?;
+        cannot(self.poll_queues > 0 && is_hybrid, "does not sleep before it polls: take iopoll")?;
+        cannot(
+            self.sqpoll_idle.is_some() && self.engine != Engine::IoUring,
+            "has no thread of the kernel that submits: take no sqpoll",
+        )
     }
 }
 
@@ -116,6 +168,17 @@ mod tests {
             StorageOptions { sqpoll_idle: Some(Duration::from_micros(10)), ..good() },
         ] {
             assert!(matches!(bad.check(), Err(OpenError::Config(_))), "{bad:?}");
+        }
+        let lone = |engine| StorageOptions { engine, depth: 1, ..good() };
+        assert!(Engine::ALL.into_iter().all(|engine| lone(engine).check().is_ok()));
+        for bad in [
+            StorageOptions { engine: Engine::Psync, depth: 2, ..good() },
+            StorageOptions { poll_queues: 1, ..lone(Engine::Psync) },
+            StorageOptions { poll_queues: 1, ..lone(Engine::Libaio) },
+            StorageOptions { poll_queues: 1, poll: Poll::Hybrid, ..lone(Engine::Pvsync2) },
+            StorageOptions { sqpoll_idle: Some(Duration::from_secs(1)), ..lone(Engine::Pvsync2) },
+        ] {
+            assert!(matches!(bad.check(), Err(OpenError::Engine { .. })), "{bad:?}");
         }
         let buffered = StorageOptions { poll_queues: 1, direct: false, ..good() };
         assert!(matches!(buffered.check(), Err(OpenError::PollNeedsDirect)));

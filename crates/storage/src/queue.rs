@@ -1,8 +1,8 @@
 //! A dispatch queue over one file or device.
 //!
-//! A request takes a slot, goes to the kernel with the slot's number as its
-//! key, and its answer brings it to `ready`, from where it is given out. A
-//! polled queue has a second ring, since flushes, trims and zeroes cannot be
+//! A request takes a slot, goes to the kernel by the engine's gate with the slot's
+//! number as its key, and its answer brings it to `ready`, from where it is given
+//! out. A polled queue has a second gate, since flushes, trims and zeroes cannot be
 //! polled.
 //!
 //! Guarantees: those of the crate. A request is answered as soon as the queue
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blkmq::{Abort, HardwareQueue};
-use io_uring::opcode::{AsyncCancel, AsyncCancel2};
-use io_uring::types::CancelBuilder;
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Slots, Status, Time};
 
 use crate::backing::Backing;
+use crate::calls::Calls;
+use crate::gate::Gate;
 use crate::pool::Region;
 use crate::request::{Inside, Next, Plan};
-use crate::ring::{CANCEL, Refused, Uring};
+use crate::ring::Refused;
 
 /// How long a queue whose device is gone waits for the kernel to let all go.
 const GONE_WAIT: Duration = Duration::from_millis(100);
@@ -36,13 +36,13 @@ const DROP_WAIT: Duration = Duration::from_secs(10);
 pub struct StorageQueue {
     shape: Shape,
     /// For everything, or for what is polled.
-    main: Uring,
+    main: Gate,
     /// Of a polled queue, for the rest.
-    side: Option<Uring>,
-    /// Whether the main ring is polled.
+    side: Option<Gate>,
+    /// Whether the main one is polled.
     polled: bool,
     slots: Slots<Inside>,
-    /// How many of them the main ring has.
+    /// How many of them the main one has.
     in_main: usize,
     /// Slots whose answer is there, and how they ended.
     ready: Ring<(u32, Status)>,
@@ -58,12 +58,12 @@ pub struct StorageQueue {
 }
 
 impl StorageQueue {
-    /// A queue for what `shape` says, over rings that are registered with
-    /// `backing` and, the first, with `regions`.
+    /// A queue for what `shape` says, over gates to `backing`, of which rings are
+    /// registered with it and, the first, with `regions`.
     pub(crate) fn new(
         shape: Shape,
-        main: Uring,
-        side: Option<Uring>,
+        main: Gate,
+        side: Option<Gate>,
         plan: Plan,
         regions: Vec<Region>,
         backing: Arc<Backing>,
@@ -120,15 +120,15 @@ impl StorageQueue {
     #[inline]
     fn ask(&mut self, slot: u32) {
         let inside = &mut self.slots[slot];
-        let entry = inside.entry(&self.plan).user_data(slot.into());
-        let (ring, in_main) = match &mut self.side {
+        let ask = inside.ask(&self.plan);
+        let (gate, in_main) = match &mut self.side {
             Some(side) if !inside.can_be_polled() => (side, 0),
             _ => (&mut self.main, 1),
         };
         // SAFETY: the memory is the slot's buffer or the zeros, which stay
         // where they are until the answer: `reap` alone frees a slot, and
         // `drop` waits for all of them, or leaks them.
-        if unsafe { ring.push(&entry) } {
+        if unsafe { gate.ask(slot, &ask, &self.plan) } {
             self.in_main += in_main;
         } else {
             self.again.put(|| slot);
@@ -154,22 +154,16 @@ impl StorageQueue {
     #[inline]
     fn reap(&mut self) {
         let StorageQueue { main, side, slots, ready, again, plan, backing, in_main, .. } = self;
-        let mut answer = |key: u64, result: i32| {
-            if key == CANCEL {
-                return false;
-            }
-            let slot = key as u32;
-            match slots[slot].settle(result, plan, backing) {
-                Next::Done(status) => ready.put(|| (slot, status)),
-                Next::Again => again.put(|| slot),
-            }
-            true
+        let mut answer = |slot: u32, result: i32| match slots[slot].settle(result, plan, backing) {
+            Next::Done(status) => ready.put(|| (slot, status)),
+            Next::Again => again.put(|| slot),
         };
-        for done in main.completions() {
-            *in_main -= usize::from(answer(done.user_data(), done.result()));
-        }
-        for done in side.iter_mut().flat_map(|side| side.completions()) {
-            answer(done.user_data(), done.result());
+        main.answers(|slot, result| {
+            *in_main -= 1;
+            answer(slot, result);
+        });
+        if let Some(side) = side {
+            side.answers(answer);
         }
         if !self.again.is_empty() {
             self.ask_again();
@@ -211,8 +205,7 @@ impl StorageQueue {
 
     /// Whether the kernel has answered something.
     fn has_completion(&mut self) -> bool {
-        let side = |side: &mut Uring| side.has_completion();
-        self.main.has_completion() || self.side.as_mut().is_some_and(side)
+        self.main.has_answer() || self.side.as_mut().is_some_and(Gate::has_answer)
     }
 
     /// Whether an answer is there.
@@ -259,20 +252,12 @@ impl StorageQueue {
     /// go to the kernel together, when it is entered next.
     fn cancel(&mut self, slot: u32) {
         self.slots[slot].cancelled = true;
-        let ring = match &mut self.side {
+        let gate = match &mut self.side {
             Some(_) if self.slots[slot].can_be_polled() => return,
             Some(side) => side,
             None => &mut self.main,
         };
-        let entry = AsyncCancel::new(slot.into()).build().user_data(CANCEL);
-        // SAFETY: the entry names no memory.
-        if unsafe { ring.push(&entry) } {
-            return;
-        }
-        let entered = ring.enter();
-        // SAFETY: as before. Without room even now, the request is only waited
-        // for.
-        let _ = unsafe { ring.push(&entry) };
+        let entered = gate.cancel(Some(slot));
         self.driven(entered);
     }
 
@@ -294,12 +279,8 @@ impl StorageQueue {
         for slot in 0..self.shape.depth as u32 {
             self.slots[slot].cancelled = true;
         }
-        let entry = AsyncCancel2::new(CancelBuilder::any().all()).build().user_data(CANCEL);
-        let ring = if self.polled { self.side.as_mut() } else { Some(&mut self.main) };
-        if let Some(ring) = ring {
-            // SAFETY: the entry names no memory.
-            let _ = unsafe { ring.push(&entry) };
-        }
+        let gate = if self.polled { self.side.as_mut() } else { Some(&mut self.main) };
+        gate.map_or(Ok(()), |gate| gate.cancel(None))?;
         self.settle(Instant::now() + wait, |q| q.ready.len() == q.slots.live())
     }
 }
@@ -411,6 +392,9 @@ impl Drop for StorageQueue {
             }
             return;
         }
+        let none = || Gate::Calls(Calls::new(self.backing.clone(), 1, None));
+        std::mem::replace(&mut self.main, none()).leave();
+        self.side.replace(none()).into_iter().for_each(Gate::leave);
         std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0)));
         std::mem::forget(std::mem::take(&mut self.plan.zeros));
         std::mem::forget(std::mem::take(&mut self.regions));

@@ -5,17 +5,12 @@
 //! that the file system or device does not know is done in another way, in the
 //! end by writing zeros; a durable one is followed by a sync.
 
-use io_uring::opcode::{Fallocate, Fsync, Read, ReadFixed, Write, WriteFixed};
-use io_uring::squeue::Entry;
-use io_uring::types::{Fixed, FsyncFlags};
 use port::{BlockOp, BlockReq, Buffer, Status};
 use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
+use crate::ask::Ask;
 use crate::backing::Backing;
-
-/// The one file of a ring.
-const FILE: Fixed = Fixed(0);
 
 /// How a range is made to read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +74,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// The number of the registered range that `len` bytes at `at` lie in.
     #[inline]
-    fn number(&self, at: usize, len: usize) -> Option<u16> {
+    pub fn number(&self, at: usize, len: usize) -> Option<u16> {
         let inside = |r: &std::ops::Range<usize>| r.start <= at && at + len <= r.end;
         self.registered.iter().position(inside).map(|i| i as u16)
     }
@@ -156,52 +151,34 @@ impl Inside {
 
     /// What the kernel is asked next.
     #[inline]
-    pub fn entry(&mut self, plan: &Plan) -> Entry {
-        if self.syncing {
-            return Fsync::new(FILE).flags(FsyncFlags::DATASYNC).build();
-        }
+    pub fn ask(&mut self, plan: &Plan) -> Ask {
+        let (at, done) = (self.offset + self.done, self.done as usize);
         match self.op {
-            BlockOp::Read => self.read(plan),
-            BlockOp::Write => {
-                let rest = &self.buffer.bytes()[self.done as usize..];
-                self.write(rest.as_ptr(), rest.len(), plan)
+            _ if self.syncing => Ask::Sync,
+            BlockOp::Read => {
+                let rest = &mut self.buffer.bytes_mut()[done..];
+                Ask::Read { to: rest.as_mut_ptr(), len: rest.len(), at }
             }
-            _ => self.make_zero(plan),
+            BlockOp::Write => self.write(&self.buffer.bytes()[done..], at),
+            _ => self.make_zero(plan, at),
         }
     }
 
-    fn read(&mut self, plan: &Plan) -> Entry {
-        let at = self.offset + self.done;
-        let rest = &mut self.buffer.bytes_mut()[self.done as usize..];
-        let (ptr, len) = (rest.as_mut_ptr(), rest.len());
-        match plan.number(ptr as usize, len) {
-            Some(i) => ReadFixed::new(FILE, ptr, len as u32, i).offset(at).build(),
-            None => Read::new(FILE, ptr, len as u32).offset(at).build(),
-        }
+    fn write(&self, bytes: &[u8], at: u64) -> Ask {
+        Ask::Write { from: bytes.as_ptr(), len: bytes.len(), at, durable: self.fua }
     }
 
-    fn write(&self, ptr: *const u8, len: usize, plan: &Plan) -> Entry {
-        let at = self.offset + self.done;
-        let flags = if self.fua { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-        let flags = flags.bits() as i32;
-        match plan.number(ptr as usize, len) {
-            Some(i) => WriteFixed::new(FILE, ptr, len as u32, i).offset(at).rw_flags(flags).build(),
-            None => Write::new(FILE, ptr, len as u32).offset(at).rw_flags(flags).build(),
-        }
-    }
-
-    fn make_zero(&self, plan: &Plan) -> Entry {
+    fn make_zero(&self, plan: &Plan, at: u64) -> Ask {
         let mode = match self.way {
             Way::Punch => FallocateFlags::PUNCH_HOLE,
             Way::Zero => FallocateFlags::ZERO_RANGE,
             Way::Write => {
                 let zeros = plan.zeros.bytes();
                 let len = (self.len - self.done).min(zeros.len() as u64);
-                return self.write(zeros.as_ptr(), len as usize, plan);
+                return self.write(&zeros[..len as usize], at);
             }
         };
-        let mode = (mode | FallocateFlags::KEEP_SIZE).bits() as i32;
-        Fallocate::new(FILE, self.len).offset(self.offset).mode(mode).build()
+        Ask::Fallocate { mode: mode | FallocateFlags::KEEP_SIZE, at: self.offset, len: self.len }
     }
 
     /// What the kernel's answer means.

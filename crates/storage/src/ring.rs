@@ -9,16 +9,25 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
-use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{IoUring, Parameters, cqueue, squeue};
-use rustix::io::Errno;
+use io_uring::opcode::{
+    AsyncCancel, AsyncCancel2, Fallocate, Fsync, Read, ReadFixed, Write, WriteFixed,
+};
+use io_uring::squeue::Entry;
+use io_uring::types::{CancelBuilder, Fixed, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Parameters, cqueue};
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::io_uring::{
     IoringRegisterOp, IoringSetupFlags as Setup, io_uring_params, io_uring_register,
     io_uring_setup, iovec,
 };
 
+use crate::ask::Ask;
 use crate::error::OpenError;
 use crate::pool::Region;
+use crate::request::Plan;
+
+/// The one file of a ring.
+const FILE: Fixed = Fixed(0);
 
 /// Sleep half of a request's usual time, then poll (Linux 6.13). Not named in
 /// the system crate.
@@ -87,16 +96,34 @@ impl Uring {
         Ok(Uring { ring, ask, enabled: false })
     }
 
-    /// Queues an entry for the next [`Uring::enter`]; false when there is no
+    /// Queues what is asked for the next [`Uring::enter`]; false when there is no
     /// room.
     ///
     /// # Safety
-    /// The memory that the entry names stays valid, and nobody else's, until
-    /// its completion was popped.
+    /// The memory that is named stays valid, and nobody else's, until its
+    /// completion was popped.
     #[inline]
-    pub unsafe fn push(&mut self, entry: &squeue::Entry) -> bool {
+    pub unsafe fn ask(&mut self, key: u32, ask: &Ask, plan: &Plan) -> bool {
+        let entry = entry(ask, plan).user_data(key.into());
         // SAFETY: the caller promises it.
-        unsafe { self.ring.submission().push(entry) }.is_ok()
+        unsafe { self.ring.submission().push(&entry) }.is_ok()
+    }
+
+    /// Asks for one to be cancelled, or for all, when the kernel is entered next.
+    pub fn cancel(&mut self, key: Option<u32>) -> Result<(), Refused> {
+        let entry = match key {
+            Some(key) => AsyncCancel::new(key.into()).build(),
+            None => AsyncCancel2::new(CancelBuilder::any().all()).build(),
+        };
+        let entry = entry.user_data(CANCEL);
+        // SAFETY: the entry names no memory.
+        if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            return Ok(());
+        }
+        let entered = self.enter();
+        // SAFETY: as before. Without room even now, they are only waited for.
+        let _ = unsafe { self.ring.submission().push(&entry) };
+        entered
     }
 
     /// Whether something happens only if the kernel is entered now: entries
@@ -154,6 +181,29 @@ impl Uring {
             self.enabled = true;
         }
         Ok(())
+    }
+}
+
+/// What the kernel takes for it.
+#[inline]
+fn entry(ask: &Ask, plan: &Plan) -> Entry {
+    match *ask {
+        Ask::Read { to, len, at } => match plan.number(to as usize, len) {
+            Some(i) => ReadFixed::new(FILE, to, len as u32, i).offset(at).build(),
+            None => Read::new(FILE, to, len as u32).offset(at).build(),
+        },
+        Ask::Write { from, len, at, durable } => {
+            let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            let (flags, short) = (flags.bits() as i32, len as u32);
+            match plan.number(from as usize, len) {
+                Some(i) => WriteFixed::new(FILE, from, short, i).offset(at).rw_flags(flags).build(),
+                None => Write::new(FILE, from, short).offset(at).rw_flags(flags).build(),
+            }
+        }
+        Ask::Sync => Fsync::new(FILE).flags(FsyncFlags::DATASYNC).build(),
+        Ask::Fallocate { mode, at, len } => {
+            Fallocate::new(FILE, len).offset(at).mode(mode.bits() as i32).build()
+        }
     }
 }
 

@@ -10,9 +10,14 @@ use std::time::{Duration, Instant};
 use blkmq::Driver;
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Time};
 
+use rustix::io::ReadWriteFlags;
+
+use crate::aio::Aio;
 use crate::backing::Backing;
+use crate::calls::Calls;
 use crate::error::OpenError;
-use crate::options::{MOST_BYTES, Poll, StorageOptions};
+use crate::gate::Gate;
+use crate::options::{Engine, MOST_BYTES, Poll, StorageOptions};
 use crate::pool::Region;
 use crate::queue::StorageQueue;
 use crate::request::{Plan, Ways};
@@ -98,14 +103,23 @@ fn queue(
     mode: Mode,
 ) -> Result<StorageQueue, OpenError> {
     let StorageOptions { depth, shared, sqpoll_idle, ref regions, .. } = *options;
-    let ring = RingOptions { depth, mode, shared, sqpoll_idle };
-    let main = Uring::new(&ring, backing.fd(), regions)?;
+    let gate = |mode, sqpoll_idle, regions: &[Region]| {
+        let calls = |flags| Gate::Calls(Calls::new(backing.clone(), depth, flags));
+        Ok::<Gate, OpenError>(match options.engine {
+            Engine::IoUring => {
+                let ring = RingOptions { depth, mode, shared, sqpoll_idle };
+                Gate::Uring(Uring::new(&ring, backing.fd(), regions)?)
+            }
+            Engine::Libaio => Gate::Aio(Aio::new(backing.clone(), depth)?),
+            Engine::Psync => calls(None),
+            Engine::Pvsync2 if mode == Mode::Poll => calls(Some(ReadWriteFlags::HIPRI)),
+            Engine::Pvsync2 => calls(Some(ReadWriteFlags::empty())),
+        })
+    };
+    let main = gate(mode, sqpoll_idle, regions)?;
     let side = match mode {
         Mode::Interrupt => None,
-        _ => {
-            let plain = RingOptions { mode: Mode::Interrupt, sqpoll_idle: None, ..ring };
-            Some(Uring::new(&plain, backing.fd(), &[])?)
-        }
+        _ => Some(gate(Mode::Interrupt, None, &[])?),
     };
     let plan = Plan {
         registered: regions.iter().map(Region::range).collect(),
@@ -128,7 +142,7 @@ fn poll_mode(
     };
     let why = match backing.has_poll_queues() {
         Some(false) => "its driver has no poll queues",
-        _ => match probe(backing, mode) {
+        _ => match probe(backing, options.engine, mode) {
             Ok(()) => return Ok(mode),
             Err(why) => why,
         },
@@ -140,10 +154,10 @@ fn poll_mode(
 }
 
 /// Reads a block in this mode, to see whether it works; why not, otherwise.
-fn probe(backing: &Arc<Backing>, mode: Mode) -> Result<(), &'static str> {
+fn probe(backing: &Arc<Backing>, engine: Engine, mode: Mode) -> Result<(), &'static str> {
     let shape =
         Shape { bytes: backing.bytes, kept: BLOCK_BYTES as u32, max_bytes: BLOCK_BYTES, depth: 1 };
-    let options = StorageOptions { depth: 1, shared: true, ..StorageOptions::default() };
+    let options = StorageOptions { engine, depth: 1, shared: true, ..StorageOptions::default() };
     let mut queue = queue(shape, backing, &options, mode)
         .map_err(|_| "the kernel sets up no ring for this kind of polling")?;
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));

@@ -12,14 +12,13 @@ use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 use measure::units;
-use storage::{OpenError, Poll, StorageOptions};
+use storage::{Engine, OpenError, Poll, StorageOptions};
 
 use super::DriveError;
 use super::value::{flag, name_and_pairs, number, show_size, size_of, time_text};
 use crate::error::Error;
 
-const KEYS: &str =
-    "size, direct, poll, queues, depth, read_only, sqpoll; of a drive file, behind ssd:, copy";
+const KEYS: &str = "size, engine, direct, poll, queues, depth, read_only, sqpoll; of a drive file, behind ssd:, copy";
 
 /// The name of a block device or file, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,14 +27,16 @@ pub struct StorageSpec {
     pub path: String,
     /// Bytes of a file that is made if there is none.
     pub size: Option<u64>,
+    /// How the kernel is asked.
+    pub engine: Engine,
     /// Past the page cache.
     pub direct: bool,
     /// How it is polled; `None` when it is not.
     pub poll: Option<Poll>,
     /// Dispatch queues; as many as cores when not given.
     pub queues: Option<usize>,
-    /// Requests inside each queue at once.
-    pub depth: usize,
+    /// Requests inside each queue at once; what the engine can when not given.
+    pub depth: Option<usize>,
     /// Never to be written.
     pub read_only: bool,
     /// A thread of the kernel takes the requests, and sleeps after so many ns
@@ -60,14 +61,14 @@ impl StorageSpec {
     /// Reads a path and the keys that follow it.
     pub(super) fn parse(text: &str) -> Result<StorageSpec, DriveError> {
         let (path, pairs) = name_and_pairs("file", text)?;
-        let depth = StorageOptions::default().depth;
         let mut spec = StorageSpec {
             path: path.into(),
             size: None,
+            engine: Engine::default(),
             direct: true,
             poll: None,
             queues: None,
-            depth,
+            depth: None,
             read_only: false,
             sqpoll: None,
         };
@@ -79,6 +80,11 @@ impl StorageSpec {
         let wrong = |key, takes| DriveError::Value { key, value: value.into(), takes };
         match key {
             "size" => self.size = Some(size_of(value)?),
+            "engine" => {
+                let named = Engine::ALL.into_iter().find(|engine| engine.name() == value);
+                self.engine =
+                    named.ok_or_else(|| wrong("engine", "io_uring, libaio, psync or pvsync2"))?;
+            }
             "direct" => self.direct = flag("direct", value)?,
             "poll" => {
                 self.poll = match value {
@@ -90,7 +96,7 @@ impl StorageSpec {
                 };
             }
             "queues" => self.queues = Some(number("queues", value)?),
-            "depth" => self.depth = number("depth", value)?,
+            "depth" => self.depth = Some(number("depth", value)?),
             "read_only" => self.read_only = flag("read_only", value)?,
             "sqpoll" => {
                 let idle = units::duration_ns(value).ok().filter(|&ns| ns >= 1_000_000);
@@ -126,11 +132,13 @@ impl StorageSpec {
     /// How it is opened for so many cores.
     pub fn options(&self, cores: usize, writes: bool) -> StorageOptions {
         let queues = self.queues.unwrap_or(cores);
+        let usual = if self.engine.is_lone() { 1 } else { StorageOptions::default().depth };
         StorageOptions {
+            engine: self.engine,
             queues,
             poll_queues: if self.poll.is_some() { queues } else { 0 },
             poll: self.poll.unwrap_or_default(),
-            depth: self.depth,
+            depth: self.depth.unwrap_or(usual),
             direct: self.direct,
             read_only: self.read_only || !writes,
             sqpoll_idle: self.sqpoll.map(Duration::from_nanos),
@@ -155,6 +163,12 @@ impl From<OpenError> for Error {
                 "{} cannot be polled: {why}; take poll=auto or poll=no",
                 path.display()
             )),
+            OpenError::Engine { engine, what } => Error::Usage(format!(
+                "engine={engine} {}",
+                what.replace("take no poll_queues", "take poll=no")
+                    .replace("take no sqpoll", "leave out sqpoll=")
+                    .replace("take iopoll", "take poll=iopoll")
+            )),
             OpenError::Config(_)
             | OpenError::Missing { .. }
             | OpenError::NotADrive { .. }
@@ -170,6 +184,9 @@ impl fmt::Display for StorageSpec {
         if let Some(size) = self.size {
             write!(f, ",size={}", show_size(size))?;
         }
+        if self.engine != Engine::default() {
+            write!(f, ",engine={}", self.engine.name())?;
+        }
         if !self.direct {
             write!(f, ",direct=no")?;
         }
@@ -182,8 +199,8 @@ impl fmt::Display for StorageSpec {
         if let Some(queues) = self.queues {
             write!(f, ",queues={queues}")?;
         }
-        if self.depth != StorageOptions::default().depth {
-            write!(f, ",depth={}", self.depth)?;
+        if let Some(depth) = self.depth {
+            write!(f, ",depth={depth}")?;
         }
         if self.read_only {
             write!(f, ",read_only=yes")?;

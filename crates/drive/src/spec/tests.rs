@@ -263,12 +263,15 @@ fn what_has_a_slash_is_a_path() {
     ] {
         assert_eq!(file(text).path, path);
     }
-    let text = "file:a/b,size=1G,direct=no,poll=hybrid,queues=3,depth=64,read_only=yes,sqpoll=2ms";
+    let text = "file:a/b,size=1G,engine=libaio,direct=no,poll=hybrid,queues=3,depth=64,read_only=yes,\
+                sqpoll=2ms";
     let spec = file(text);
     assert_eq!(spec.to_string(), text);
     let options = spec.options(4, true);
     assert_eq!((options.queues, options.poll_queues, options.depth), (3, 3, 64));
     assert!(options.shared && options.read_only && !options.direct);
+    let lone = file("./a,engine=psync").options(1, true);
+    assert_eq!((lone.engine.name(), lone.depth), ("psync", 1));
     let options = file("./a").options(4, false);
     assert_eq!((options.queues, options.poll_queues), (4, 0));
     assert!(!options.shared && options.read_only, "what is not written is not opened for it");
@@ -278,8 +281,9 @@ fn what_has_a_slash_is_a_path() {
         ("./a,", "not key=value"),
         ("./a,poll=often", "no, auto, iopoll or hybrid"),
         ("./a,sqpoll=10us", "1ms or more"),
+        ("./a,engine=mmap", "io_uring, libaio, psync or pvsync2"),
         ("./a,size=1000", "a multiple of 4 KiB"),
-        ("./a,spare=1", "the keys are: size, direct"),
+        ("./a,spare=1", "the keys are: size, engine, direct"),
     ] {
         let error = text.parse::<DriveSpec>().unwrap_err().to_string();
         assert!(error.contains(says), "{text}: {error}");

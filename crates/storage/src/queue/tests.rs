@@ -3,8 +3,9 @@ use std::fs::File;
 use std::io::{PipeWriter, Write, pipe};
 use std::os::fd::OwnedFd;
 
+use crate::aio::Aio;
 use crate::request::Ways;
-use crate::ring::{Mode, RingOptions};
+use crate::ring::{Mode, RingOptions, Uring};
 use port::Buffer;
 
 const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 1 << 20, depth: 4 };
@@ -13,7 +14,8 @@ const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 1 << 20, dep
 fn queue_on(fd: OwnedFd, mode: Mode, shared: bool) -> StorageQueue {
     let backing = Arc::new(Backing::pretend(fd, SHAPE.bytes));
     let ring = RingOptions { depth: SHAPE.depth, mode, shared, sqpoll_idle: None };
-    let new = |mode| Uring::new(&RingOptions { mode, ..ring }, backing.fd(), &[]).unwrap();
+    let new =
+        |mode| Gate::Uring(Uring::new(&RingOptions { mode, ..ring }, backing.fd(), &[]).unwrap());
     let side = (mode != Mode::Interrupt).then(|| new(Mode::Interrupt));
     let registered = Box::new([]);
     let plan = Plan { registered, zeros: Buffer::zeroed(4096).unwrap(), ways: Ways::new() };
@@ -117,7 +119,7 @@ fn what_the_kernel_does_not_let_go_is_waited_for() {
     // As one whose requests are polled, which cannot be cancelled.
     let (backing, mode) = (queue.backing.clone(), Mode::Interrupt);
     let ring = RingOptions { depth: SHAPE.depth, mode, shared: false, sqpoll_idle: None };
-    queue.side = Some(Uring::new(&ring, backing.fd(), &[]).unwrap());
+    queue.side = Some(Gate::Uring(Uring::new(&ring, backing.fd(), &[]).unwrap()));
     let config = blkmq::Config { timeout: 100, ..blkmq::Config::new(one_core()) };
     let (mut contexts, monitor) = blkmq::build(&config, One(queue)).unwrap();
     let (context, mut cmds, mut done) = (&mut contexts[0], Ring::new(1), Ring::new(1));
@@ -153,7 +155,7 @@ fn cramped(depth: usize) -> (StorageQueue, PipeWriter) {
     let zeros = Buffer::zeroed(4096).unwrap();
     let plan = Plan { registered: Box::new([]), zeros, ways: Ways::new() };
     let shape = Shape { depth, ..SHAPE };
-    (StorageQueue::new(shape, ring, None, plan, Vec::new(), backing.clone()), writer)
+    (StorageQueue::new(shape, Gate::Uring(ring), None, plan, Vec::new(), backing.clone()), writer)
 }
 
 #[test]
@@ -209,7 +211,8 @@ fn with_a_submitting_thread_all_come_back() {
     let ring = Uring::new(&options, backing.fd(), &[]).unwrap();
     let zeros = Buffer::zeroed(4096).unwrap();
     let plan = Plan { registered: Box::new([]), zeros, ways: Ways::new() };
-    let mut queue = StorageQueue::new(shape, ring, None, plan, Vec::new(), backing.clone());
+    let mut queue =
+        StorageQueue::new(shape, Gate::Uring(ring), None, plan, Vec::new(), backing.clone());
     let (mut cmds, mut done) = (Ring::new(120), Ring::new(120));
     let (mut back, mut full) = (0, 0);
     reads(0..120).for_each(|read| cmds.put(|| read));
@@ -428,4 +431,43 @@ fn polled(mode: Mode) {
     let done = finish(&mut queue, 1);
     let bytes = done[0].buffer.bytes();
     assert_eq!((bytes[0], bytes[4095], bytes[4096], bytes[8191]), (0, 0, 5, 5));
+}
+
+/// A queue by the kernel's older asynchronous calls, over any open file.
+fn aio_on(fd: OwnedFd) -> StorageQueue {
+    let backing = Arc::new(Backing::pretend(fd, SHAPE.bytes));
+    let plan =
+        Plan { registered: Box::new([]), zeros: Buffer::zeroed(4096).unwrap(), ways: Ways::new() };
+    let gate = Gate::Aio(Aio::new(backing.clone(), SHAPE.depth).unwrap());
+    StorageQueue::new(SHAPE, gate, None, plan, Vec::new(), backing)
+}
+
+/// One that is refused when it is handed over is answered, and those behind it are done.
+#[test]
+fn what_the_kernel_refuses_keeps_no_other_from_being_asked() {
+    // What was opened for writing is not read.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let for_writing = File::options().write(true).open(file.path()).unwrap();
+    let mut queue = aio_on(for_writing.into());
+    assert_eq!(submit(&mut queue, reads(0..4)), 0);
+    let mut all = Vec::new();
+    while all.len() < 4 {
+        all.extend(advance_until_some(&mut queue, 8));
+    }
+    assert!(all.iter().all(|done| !done.status.is_ok()), "{all:?}");
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(SHAPE.bytes).unwrap();
+    let mut queue = aio_on(file.into());
+    submit(&mut queue, reads(0..4));
+    let one = queue.abort(2);
+    assert!(matches!(one, Abort::Given(_) | Abort::Working), "{one:?}");
+    let left = 4 - usize::from(matches!(one, Abort::Given(_)));
+    let mut all = Vec::new();
+    while all.len() < left {
+        all.extend(advance_until_some(&mut queue, 8));
+    }
+    assert!(all.iter().filter(|done| done.id != 2).all(|done| done.status.is_ok()));
+    // What is inside is waited for.
+    submit(&mut queue, reads(0..4));
+    drop(queue);
 }

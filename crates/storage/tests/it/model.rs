@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{buffered, file, if_possible, open_again, queue, run};
 use port::{BlockOp, BlockReq, Buffer, Status};
 use proptest::prelude::*;
-use storage::{Poll, Pool, Storage, StorageOptions, StorageQueue};
+use storage::{Engine, Poll, Pool, Storage, StorageOptions, StorageQueue};
 
 const BYTES: u64 = 512 << 10;
 
@@ -137,6 +137,20 @@ proptest! {
         shared in any::<bool>(),
     ) {
         try_with(StorageOptions { depth, shared, ..StorageOptions::default() }, &steps, None);
+    }
+
+    #[test]
+    fn other_engines_are_as_the_model(
+        steps in prop::collection::vec(step(BYTES / 4096), 1..80),
+        engine in prop::sample::select(&Engine::ALL[1..]),
+        depth in 1usize..=64,
+        direct in any::<bool>(),
+        poll_queues in 0usize..2,
+    ) {
+        let depth = if engine.is_lone() { 1 } else { depth };
+        let poll_queues = if engine == Engine::Pvsync2 && direct { poll_queues } else { 0 };
+        let options = StorageOptions { engine, depth, direct, poll_queues, ..Default::default() };
+        try_with(options, &steps, None);
     }
 
     #[test]

@@ -255,7 +255,8 @@ impl Draw {
 
     fn file(&mut self) -> String {
         let mut name = String::from("./disk.img");
-        let all: [Key; 6] = [
+        let all: [Key; 7] = [
+            ("engine", &["io_uring", "libaio", "psync", "pvsync2"], &["mmap"]),
             ("direct", &["yes", "no"], &["2"]),
             ("poll", &["no", "auto", "hybrid"], &["iopoll", "2"]),
             ("queues", &["1", "2"], &["0", "1000"]),
