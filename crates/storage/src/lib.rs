@@ -13,9 +13,10 @@
 //!   are continued.
 //! - A buffer that the kernel may still read or write is never given back or
 //!   freed, whatever is aborted or dropped.
-//! - Nothing on the way of a request allocates or locks. A batch costs one
-//!   system call to submit, and at most one to see its completions; with an engine
-//!   that has one request at a time each costs one, in which the thread waits.
+//! - Nothing on the way of a request allocates or locks. Four requests, or a batch of
+//!   any size through the page cache, cost one system call to submit, and at most one
+//!   to see their completions; with an engine that has one request at a time each costs
+//!   one, in which the thread waits.
 //!
 //! What may fail is [`OpenError`] before the first request and the
 //! completion's status after it:

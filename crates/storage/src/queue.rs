@@ -26,6 +26,11 @@ use crate::pool::Region;
 use crate::request::{Inside, Next, Plan};
 use crate::ring::Refused;
 
+/// So many requests go to a device together: it is at work on them while the next are
+/// made ready. The kernel holds back all that are handed over in one call until it has seen
+/// the last.
+const TOGETHER: usize = 4;
+
 /// How long a queue whose device is gone waits for the kernel to let all go.
 const GONE_WAIT: Duration = Duration::from_millis(100);
 
@@ -295,12 +300,18 @@ impl Port for StorageQueue {
         if self.backing.is_gone() {
             return;
         }
-        for _ in 0..cmds.len().min(self.slots.room()) {
-            let Some(req) = cmds.pop() else { break };
-            self.take(req);
+        let mut left = cmds.len().min(self.slots.room());
+        while left > 0 {
+            // The page cache answers in the call, so that nothing waits for more calls.
+            let together = if self.backing.unit() > 1 { left.min(TOGETHER) } else { left };
+            for _ in 0..together {
+                let Some(req) = cmds.pop() else { break };
+                self.take(req);
+            }
+            left -= together;
+            let entered = self.enter();
+            self.driven(entered);
         }
-        let entered = self.enter();
-        self.driven(entered);
     }
 
     #[inline]
