@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flash::link::time_at;
+use port::story::Wanted;
 use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
 use crate::link::{Carries, LINK_DEPTH, open_channel_below};
@@ -150,7 +151,7 @@ where
             let arrival = if bytes == 0 { at } else { self.memory.cross(at, bytes) };
             if let Some(told) = &mut self.told {
                 told.heard += 1;
-                if told.stories.asks(arrival - told.came[slot].0) {
+                if told.stories.asks(arrival - told.came[slot].0, arrival) {
                     let below = self.below.story(told.heard - 1);
                     told.hear(slot, below, at, arrival);
                 }
@@ -198,7 +199,7 @@ impl Told {
     /// A completion is given.
     fn give(&mut self, slot: usize, at: Time) {
         let came = self.came[slot].0;
-        if !self.stories.pass_over(at - came) {
+        if !self.stories.pass_over(at - came, at) {
             *self.stories.tell(came) = self.up[slot];
         }
     }
@@ -256,9 +257,9 @@ where
         self.told = on.then(Told::new);
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.stories.tell_from(ns);
+            told.stories.tell_only(wanted);
         }
     }
 

@@ -15,6 +15,7 @@
 //! memory for it.
 
 use flash::ReadCache;
+use port::story::Wanted;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Port, Ring};
 use port::{Shape, Slots, Stories, Story, Time, random};
 
@@ -302,7 +303,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
                 let BlockReq { id, op, buffer, .. } = req;
                 let status = port::Status::SUCCESS;
                 if let Some(told) = &mut self.told
-                    && !told.pass_over(now - came)
+                    && !told.pass_over(now - came, now)
                 {
                     told.tell(came).pass(Part::Queue, now);
                 }
@@ -399,7 +400,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             Kind::Past => {}
         }
         if let Some(told) = &mut self.told
-            && !told.pass_over(done.at - was.came)
+            && !told.pass_over(done.at - was.came, done.at)
         {
             told.end(was.came, self.below.story(self.heard - 1), Part::Queue, done.at);
         }
@@ -481,9 +482,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Cached<P> {
         self.told = on.then(|| Stories::new(self.shape.depth, self.ready.len()));
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.tell_from(ns);
+            told.tell_only(wanted);
         }
     }
 

@@ -17,6 +17,7 @@
 
 use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use flash::{LinkTiming, TAG_BYTES};
+use port::story::Wanted;
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
 use port::{BlockOp, BlockReq, Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 use port::{Turn, turn_by_events};
@@ -163,7 +164,7 @@ impl Told {
     /// A completion is given.
     fn give(&mut self, slot: usize, at: Time) {
         let came = self.came[slot].0;
-        if !self.stories.pass_over(at - came) {
+        if !self.stories.pass_over(at - came, at) {
             *self.stories.tell(came) = self.up[slot];
         }
     }
@@ -288,7 +289,7 @@ where
             let arrival = end + entry + self.timing.latency;
             if let Some(told) = &mut self.told {
                 told.heard += 1;
-                if told.stories.asks(arrival - told.came[slot].0) {
+                if told.stories.asks(arrival - told.came[slot].0, arrival) {
                     let below = self.below.story(told.heard - 1);
                     told.hear(slot, below, (at, arrival), self.timing.controller);
                 }
@@ -420,9 +421,9 @@ where
         self.told = on.then(Told::new);
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.stories.tell_from(ns);
+            told.stories.tell_only(wanted);
         }
     }
 

@@ -10,6 +10,7 @@
 //! same times. Nothing here fails.
 
 use flash::{LinkTiming, Power};
+use port::story::Wanted;
 use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
 use crate::link::{Carries, LINK_DEPTH};
@@ -247,7 +248,7 @@ impl<P: Port + Heats> Powered<P> {
         let below = self.below.story(self.given);
         self.given += 1;
         let Some(told) = &mut self.told else { return };
-        if told.pass_over(at - came) {
+        if told.pass_over(at - came, at) {
             return;
         }
         let mut story = Story::at(passes);
@@ -316,9 +317,9 @@ where
         self.told = on.then(|| Stories::new(LINK_DEPTH, 0));
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.tell_from(ns);
+            told.tell_only(wanted);
         }
     }
 

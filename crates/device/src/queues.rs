@@ -12,6 +12,7 @@
 //! not is one of the first.
 
 use flash::Queues;
+use port::story::Wanted;
 use port::{BlockDone, BlockReq, Part, Port, Ring, Stories, Story, Time};
 
 use crate::arbiter::{Arbiter, Set};
@@ -117,7 +118,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Queued<P> {
         let below = self.below.story(self.given);
         self.given += 1;
         if let Some(told) = &mut self.told
-            && !told.pass_over(done.at - came)
+            && !told.pass_over(done.at - came, done.at)
         {
             told.end(came, below, Part::Core, done.at);
         }
@@ -174,9 +175,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Queued<P> {
         self.told = on.then(|| Stories::new(self.inside.len(), 0));
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.tell_from(ns);
+            told.tell_only(wanted);
         }
     }
 

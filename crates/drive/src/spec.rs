@@ -23,6 +23,7 @@ mod null;
 mod storage;
 mod value;
 
+pub use ::storage::Engine;
 pub use address::NbdAddress;
 pub use config::DriveConfig;
 pub use error::DriveError;

@@ -124,6 +124,8 @@ pub struct Job {
     pub own: Vec<(String, String)>,
     /// The file or drive that it names, with its folder.
     pub filename: Option<String>,
+    /// fio's engine, where it names one.
+    pub engine: Option<String>,
     /// Whether it passes the page cache.
     pub is_direct: bool,
     /// Its requests.

@@ -111,12 +111,13 @@ pub struct FioArgs {
 
 /// Runs the files, and prints to `out` or to the file that was named.
 pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let Read { jobs, globals, files } = read(args)?;
+    let Read { mut jobs, globals, files } = read(args)?;
     if args.parse_only {
         write!(out, "{}", text::became(&jobs))?;
         return Ok(());
     }
     let drive = named::drive(args.drive.as_ref(), &jobs)?;
+    named::note_engines(&drive, &mut jobs);
     // Before a file is made for it.
     if args.explain && !matches!(drive, DriveSpec::Memory(_) | DriveSpec::File(_)) {
         let text = "--explain: only drives of this process tell: take mem: or a drive file";

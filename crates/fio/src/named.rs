@@ -4,7 +4,7 @@
 //! Opens nothing but to see whether a path leads to a drive file. Fails with the line.
 
 use drive::error::Error;
-use drive::spec::{DriveSpec, Found, StorageSpec};
+use drive::spec::{DriveSpec, Engine, Found, StorageSpec};
 
 use crate::error::JobError;
 use crate::job::Job;
@@ -18,7 +18,8 @@ pub fn drive(given: Option<&DriveSpec>, jobs: &[Job]) -> Result<DriveSpec, Error
     if let Some(drive) = given {
         return drive.found();
     }
-    let mut all = jobs.iter().map(named);
+    let engine = engine(jobs).unwrap_or_default();
+    let mut all = jobs.iter().map(|job| named(job, engine));
     let first = all.next().unwrap_or_else(|| Err(Error::Usage("there is no job".into())))?;
     for (job, drive) in jobs[1..].iter().zip(all) {
         if drive? != first {
@@ -35,8 +36,39 @@ pub fn drive(given: Option<&DriveSpec>, jobs: &[Job]) -> Result<DriveSpec, Error
     }
 }
 
+/// The engine that a file or device has in fio. All jobs are asked for by one thread here,
+/// which waits for each request where an engine has one at a time: so for a job alone.
+fn engine(jobs: &[Job]) -> Option<Engine> {
+    let name = |job: &Job| job.engine.clone().unwrap_or_else(|| "psync".into());
+    let first = name(jobs.first()?);
+    let found = Engine::ALL.into_iter().find(|engine| engine.name() == first)?;
+    let is_alone = jobs.len() == 1 && jobs[0].company.clones == 1 && jobs[0].pace.rate.is_none();
+    let is_same = jobs.iter().all(|job| name(job) == first);
+    (is_same && (is_alone || !found.is_lone())).then_some(found)
+}
+
+/// Notes of each job whose engine the drive does not have.
+pub fn note_engines(drive: &DriveSpec, jobs: &mut [Job]) {
+    let has = match drive {
+        DriveSpec::Storage(spec) => Some(spec.engine.name()),
+        _ => None,
+    };
+    for job in jobs {
+        let Some(asked) = job.engine.as_deref().filter(|&asked| has != Some(asked)) else {
+            continue;
+        };
+        job.notes.push(match has {
+            Some(has) => format!("ioengine={asked}: this drive has engine={has}, for all jobs"),
+            None => format!(
+                "ioengine={asked} has no other meaning on this drive: its name says how it is \
+                 driven"
+            ),
+        });
+    }
+}
+
 /// The drive that a job names.
-fn named(job: &Job) -> Result<DriveSpec, Error> {
+fn named(job: &Job, engine: Engine) -> Result<DriveSpec, Error> {
     let wrong = |what: String| Error::from(JobError::Line { at: job.at.clone(), what });
     let name = job.filename.as_deref().ok_or_else(|| {
         wrong(format!("[{}] names no filename=: add it, or give --drive DRIVE", job.name))
@@ -50,7 +82,7 @@ fn named(job: &Job) -> Result<DriveSpec, Error> {
     }
     let path = if name.contains('/') { name } else { format!("./{name}") };
     let direct = if job.is_direct { "yes" } else { "no" };
-    let spec = format!("file:{path},direct={direct}").parse();
+    let spec = format!("file:{path},engine={},direct={direct}", engine.name()).parse();
     spec.map_err(|e| wrong(format!("filename={path}: {e}")))
 }
 

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use device::realtime::RealTime;
 use flash::Energy;
 use measure::{Gauges, Programmed};
+use port::story::Wanted;
 use port::{BlockDone, BlockReq, Ring, Story, Time, Turn};
 use targets::WriteCounters;
 
@@ -61,8 +62,8 @@ pub trait Driver {
     /// From now on the drive tells of each request where its time went, or no more.
     fn set_stories(&mut self, _on: bool) {}
 
-    /// It may leave out those that took less.
-    fn tell_from(&mut self, _ns: u64) {}
+    /// It may leave out all others.
+    fn tell_only(&mut self, _wanted: Wanted) {}
 
     /// The story of a completion that so many were given before since then; `None`
     /// where nobody tells.
@@ -249,8 +250,8 @@ impl<D: Observed> Driver for Virtual<D> {
         self.drive.set_stories(on);
     }
 
-    fn tell_from(&mut self, ns: u64) {
-        self.drive.tell_from(ns);
+    fn tell_only(&mut self, wanted: Wanted) {
+        self.drive.tell_only(wanted);
     }
 
     fn story(&self, number: u64) -> Option<&Story> {

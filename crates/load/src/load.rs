@@ -8,6 +8,7 @@
 //! depends on pattern, seed and the drive's completions alone. May fail: no
 //! memory for buffers, or a pattern that cannot be.
 
+use port::story::Wanted;
 use port::{
     BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape, Status,
     Story, Time,
@@ -142,6 +143,8 @@ pub struct Load {
     /// Whether all that a request takes it takes in the drive: none has waited before
     /// it, so that what the drive took says which are the slowest.
     is_all_inside: bool,
+    /// Which stories the drive was asked for.
+    wanted: Wanted,
     /// The trace that it follows, in place of a pattern.
     recorded: Option<Box<Recorded>>,
     pub(crate) queue: Ring<BlockReq>,
@@ -210,6 +213,7 @@ impl Load {
             kept: each,
             batch: 1,
             is_all_inside,
+            wanted: Wanted::ALL,
             recorded: None,
             queue: Ring::new(slots),
             done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),
@@ -312,6 +316,8 @@ impl Load {
         }
         self.begin_recorded();
         self.origin = now;
+        // A drive that begins to tell tells all.
+        self.wanted = Wanted::ALL;
     }
 
     /// The drive is to be told of accesses before they come.
@@ -436,7 +442,7 @@ impl Load {
     ) -> Result<(), OutOfMemory> {
         if self.is_all_inside && !self.queue.is_empty() {
             self.is_all_inside = false;
-            driver.tell_from(0);
+            self.tell_only(Wanted::ALL, driver);
         }
         while let Some(done) = self.done.get_mut(0) {
             // Field by field, as above; the buffer only where it has bytes.
@@ -474,20 +480,16 @@ impl Load {
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
                     let story = || whole_story(driver.story(number), slot.start, now);
-                    let from =
-                        slowest.note(now.since(slot.start), || Slow::new(op, offset, len, story()));
+                    slowest.note(now.since(slot.start), || Slow::new(op, offset, len, story()));
                     if let Some(causes) = &mut tally.causes {
                         causes.note(op, &story());
                     }
-                    let is_for_few = tally.causes.is_none() && tally.tails.is_none();
                     if let Some(tails) = &mut tally.tails
                         && op != BlockOp::Flush
                     {
                         let slow = || Slow::new(op, offset, len, story());
                         tails.note(now, now.since(slot.start), number, slow);
                     }
-                    let from = from.filter(|_| self.is_all_inside && is_for_few);
-                    from.into_iter().for_each(|ns| driver.tell_from(ns));
                 }
                 if is_late {
                     tally.late.record(now.since(at));
@@ -495,6 +497,17 @@ impl Load {
             }
             self.idle.push(id as u32);
         }
+        if let Some(wanted) = tally.wanted().filter(|_| self.is_all_inside) {
+            self.tell_only(wanted, driver);
+        }
         Ok(())
+    }
+
+    /// The drive may leave out all other stories.
+    fn tell_only(&mut self, wanted: Wanted, driver: &mut dyn Driver) {
+        if self.wanted != wanted {
+            self.wanted = wanted;
+            driver.tell_only(wanted);
+        }
     }
 }

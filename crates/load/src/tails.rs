@@ -8,6 +8,7 @@
 
 use measure::series::{MAX_ROWS, ROW_NS};
 use measure::{Row, Tail, TailPart};
+use port::story::Wanted;
 use port::{StorySum, Time};
 
 use measure::slowest::{Slow, Slowest};
@@ -39,6 +40,14 @@ impl Tails {
             return self.note_first(now, ns, number, slow);
         }
         self.rows[place].note_of(ns, number, slow);
+    }
+
+    /// Which requests it keeps until it keeps another: of the row that is filled those
+    /// that are slow, and all that end behind it.
+    pub fn wanted(&self) -> Wanted {
+        let Some(row) = self.rows.last() else { return Wanted::ALL };
+        let end = self.width.saturating_mul(self.rows.len() as u64).saturating_add(self.start.0);
+        Wanted { from: row.from(), since: Time(end) }
     }
 
     /// The first of a row.

@@ -7,6 +7,7 @@
 
 use flash::Energy;
 use measure::{Dies, Finished, Gauges, Histogram, KINDS, Row, Series};
+use port::story::Wanted;
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
@@ -17,6 +18,8 @@ use crate::tails::Tails;
 use measure::causes::Causes;
 use measure::slowest::Slowest;
 
+/// No story.
+const NONE: Wanted = Wanted { from: u64::MAX, since: Time(u64::MAX) };
 /// Less than this at the end is no row of its own.
 const MOMENT_NS: u64 = 100_000_000;
 
@@ -207,6 +210,16 @@ impl Tally {
             self.record_many((place, *n), *n * len, now, latency);
             *n = 0;
         }
+    }
+
+    /// Of which requests it wants the story until it has noted another, where it keeps
+    /// some.
+    pub fn wanted(&self) -> Option<Wanted> {
+        let slowest = self.slowest.as_ref()?;
+        let all = if self.causes.is_some() { Wanted::ALL } else { NONE };
+        let of_row = self.tails.as_ref().map_or(NONE, Tails::wanted);
+        let from = slowest.from().min(of_row.from).min(all.from);
+        Some(Wanted { from, since: of_row.since.min(all.since) })
     }
 
     /// What is in no row.

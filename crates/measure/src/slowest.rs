@@ -80,30 +80,38 @@ impl Slowest {
         self.completed()
     }
 
-    /// The request that completed last took so long. Gives how long those take at
-    /// least that are of interest from now on, where that has changed.
+    /// So many requests have completed of which nothing is kept.
     #[inline]
-    pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) -> Option<u64> {
-        self.note_of(ns, self.completed, slow)
+    pub fn pass_over(&mut self, requests: u64) {
+        self.completed += requests;
+    }
+
+    /// How long those take at least that are kept.
+    #[inline]
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// The request that completed last took so long.
+    #[inline]
+    pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) {
+        self.note_of(ns, self.completed, slow);
     }
 
     /// The same of one that so many completed before.
     #[inline]
-    pub fn note_of(&mut self, ns: u64, number: u64, slow: impl FnOnce() -> Slow) -> Option<u64> {
+    pub fn note_of(&mut self, ns: u64, number: u64, slow: impl FnOnce() -> Slow) {
         if ns < self.from {
-            return None;
+            return;
         }
         if self.heap.len() == self.most {
             self.heap.pop();
         }
         self.heap.push(Reverse(Slow { number, ..slow() }));
-        if self.heap.len() < self.most {
-            return None;
-        }
         // Of those that take as long the first are kept.
-        let Reverse(least) = self.heap.peek()?;
-        self.from = least.story.ns() + 1;
-        Some(self.from)
+        if let Some(Reverse(least)) = self.heap.peek().filter(|_| self.heap.len() == self.most) {
+            self.from = least.story.ns() + 1;
+        }
     }
 
     /// Keeps none any more.

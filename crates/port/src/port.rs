@@ -1,5 +1,6 @@
 //! The port: the one interface between layers.
 
+use crate::story::Wanted;
 use crate::{Ring, Story, Time};
 
 /// How a turn in virtual time ended.
@@ -108,8 +109,8 @@ pub trait Port {
     /// for it tells nothing: for whoever is above all its time is its own.
     fn set_stories(&mut self, _on: bool) {}
 
-    /// It may leave out those that took less, as its caller will not ask for them.
-    fn tell_from(&mut self, _ns: u64) {}
+    /// It may leave out all others, as its caller will not ask for them.
+    fn tell_only(&mut self, _wanted: Wanted) {}
 
     /// The story of a completion that so many were given before, since it was asked to
     /// tell. It is there until more is submitted, or time goes on.
@@ -191,8 +192,8 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).set_stories(on);
     }
 
-    fn tell_from(&mut self, ns: u64) {
-        (**self).tell_from(ns);
+    fn tell_only(&mut self, wanted: Wanted) {
+        (**self).tell_only(wanted);
     }
 
     fn story(&self, number: u64) -> Option<&Story> {

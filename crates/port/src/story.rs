@@ -382,6 +382,27 @@ fn named<N: Copy + Default + PartialEq>(
     parts.chain(die).filter(|part| part.2 != N::default())
 }
 
+/// Which stories somebody will ask for: of what takes so long, and of all that ends from
+/// some time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of what takes so many ns or more.
+    pub from: u64,
+    /// Of all that ends then or later.
+    pub since: Time,
+}
+
+impl Wanted {
+    /// All of them.
+    pub const ALL: Wanted = Wanted { from: 0, since: Time::ZERO };
+
+    /// Whether somebody asks for one that takes so long and ends then.
+    #[inline]
+    pub fn has(&self, ns: u64, end: Time) -> bool {
+        ns >= self.from || end >= self.since
+    }
+}
+
 /// What a layer keeps to tell stories: when each command came, and the stories of
 /// completions, by how many were before them.
 pub struct Stories {
@@ -389,7 +410,7 @@ pub struct Stories {
     /// A power of two of them, written round and round.
     told: Box<[Story]>,
     count: u64,
-    from: u64,
+    wanted: Wanted,
 }
 
 impl Stories {
@@ -398,12 +419,12 @@ impl Stories {
     pub fn new(numbers: usize, waiting: usize) -> Box<Stories> {
         let told = vec![Story::default(); (numbers + waiting).next_power_of_two()];
         let (came, told) = (vec![Time::ZERO; numbers].into(), told.into());
-        Box::new(Stories { came, told, count: waiting as u64, from: 0 })
+        Box::new(Stories { came, told, count: waiting as u64, wanted: Wanted::ALL })
     }
 
-    /// From now on nobody asks for those that took less.
-    pub fn tell_from(&mut self, ns: u64) {
-        self.from = ns;
+    /// From now on nobody asks for others.
+    pub fn tell_only(&mut self, wanted: Wanted) {
+        self.wanted = wanted;
     }
 
     /// A command came.
@@ -418,16 +439,17 @@ impl Stories {
         self.came[number as usize]
     }
 
-    /// Whether somebody asks for one that took so long.
+    /// Whether somebody asks for one that takes so long and ends then.
     #[inline]
-    pub fn asks(&self, ns: u64) -> bool {
-        ns >= self.from
+    pub fn asks(&self, ns: u64, end: Time) -> bool {
+        self.wanted.has(ns, end)
     }
 
-    /// Goes past the next completion, if nobody asks for one that took so long.
+    /// Goes past the next completion, if nobody asks for one that took so long and ends
+    /// now.
     #[inline]
-    pub fn pass_over(&mut self, ns: u64) -> bool {
-        let is_short = !self.asks(ns);
+    pub fn pass_over(&mut self, ns: u64, now: Time) -> bool {
+        let is_short = !self.asks(ns, now);
         self.count += u64::from(is_short);
         is_short
     }
@@ -593,8 +615,9 @@ mod tests {
             assert_eq!(stories.get(number).unwrap().ns_of(part), 21);
         }
         assert_eq!(stories.get(4), None);
-        stories.tell_from(10);
-        assert!(stories.pass_over(9) && !stories.pass_over(10));
+        stories.tell_only(Wanted { from: 10, since: Time(50) });
+        assert!(stories.pass_over(9, Time(49)) && !stories.pass_over(10, Time(49)));
+        assert!(!stories.pass_over(9, Time(50)), "all that ends then is asked for");
         (0..8).for_each(|at| _ = stories.tell(Time(at)));
         assert_eq!(stories.get(4), None, "others lie there");
         assert_eq!(stories.get(12).unwrap().start(), Time(7));

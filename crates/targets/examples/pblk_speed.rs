@@ -45,6 +45,7 @@ use device::realtime::Clock;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use hosting::inline::{Inline, InlineQueue};
 use measure::Histogram;
+use port::story::Wanted;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Story, Time};
 use rustix::time::{ClockId, clock_gettime};
 use targets::{Pblk, PblkConfig, Victim, own_blocks, with_reserve};
@@ -120,10 +121,10 @@ impl Port for Top {
         }
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         match self {
-            Top::Drive(drive) => drive.tell_from(ns),
-            Top::Layer(context, _) => context.tell_from(ns),
+            Top::Drive(drive) => drive.tell_only(wanted),
+            Top::Layer(context, _) => context.tell_only(wanted),
         }
     }
 
@@ -330,7 +331,7 @@ impl Loop {
         let story = self.port.story(self.finished - 1 - self.began);
         assert_eq!(story.map(Story::ns), Some(ns));
         self.from = ns + 1;
-        self.port.tell_from(self.from);
+        self.port.tell_only(Wanted { from: self.from, since: Time(u64::MAX) });
     }
 
     /// The clock; where it is not to be read, the time it had last.

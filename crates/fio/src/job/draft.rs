@@ -430,6 +430,7 @@ impl Draft {
             at,
             own: valued(&section.keys),
             filename,
+            engine: self.engine,
             is_direct: self.is_direct,
             access,
             extent,
@@ -450,12 +451,6 @@ impl Draft {
         if SYNCHRONOUS.contains(&&*engine) && asked > 1 {
             self.note(format!("ioengine={engine} has one request at a time, so iodepth is 1"));
             return 1;
-        }
-        if self.engine.is_some() {
-            self.note(format!(
-                "ioengine={engine} has no other meaning on this drive: its name says how it is \
-                 driven"
-            ));
         }
         asked
     }

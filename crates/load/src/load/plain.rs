@@ -113,6 +113,24 @@ impl Load {
     }
 }
 
+impl Load {
+    /// Whether more is asked of what has just ended, at `now`, than how long it took: its
+    /// story is wanted, or some wait in front of the drive, which says that it was full.
+    /// Else, where the slowest are kept, it is counted among those that they were slower
+    /// than.
+    #[inline(always)]
+    pub fn asks_more(&mut self, now: Time, tally: &mut Tally) -> bool {
+        let Some(slowest) = &mut tally.slowest else { return false };
+        let took = |n| now.since(self.slots[self.done.get(n).map_or(0, |of| of.id as usize)].start);
+        let mut all = 0..self.done.len();
+        let asks = !self.queue.is_empty() || all.any(|n| self.wanted.has(took(n), now));
+        if !asks {
+            slowest.pass_over(self.done.len() as u64);
+        }
+        asks
+    }
+}
+
 /// The one request of a load that never has more out, of uniform addresses. What it is lies
 /// in the processor's registers, and in its slot only once it is [left](Lone::leave).
 pub struct Lone {

@@ -8,6 +8,7 @@
 
 use std::mem;
 
+use port::story::Wanted;
 use port::{BlockOp, Buffer, Ring, Shape, Time};
 use replay::{Due, Fitted};
 use workload::{Access, Arrivals};
@@ -109,6 +110,7 @@ impl Load {
             // Never so many are idle: `issue` looks here first.
             batch: usize::MAX,
             is_all_inside: depth.is_some(),
+            wanted: Wanted::ALL,
             recorded: Some(Box::new(recorded)),
             queue: Ring::new(slots),
             done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),

@@ -14,7 +14,8 @@ use drive::error::Error;
 
 /// Up to `most` turns of a load that [is plain](Load::is_plain) and counts, without what
 /// every turn of another is asked. Completions of the last, which began at `before` and is
-/// not told to `timer`, are left. Gives when it ended, and how many went before it.
+/// not told to `timer`, are left; so are those of a turn of which more is asked. Gives when
+/// it ended, and how many went before it.
 pub(super) fn plain_turns(
     driver: &mut dyn Driver,
     load: &mut Load,
@@ -22,7 +23,9 @@ pub(super) fn plain_turns(
     counts: (&mut Tally, &mut Timer),
     turns: (&mut Time, u32),
 ) -> Result<(Time, u32), Error> {
-    let Some(mut lone) = load.to_lone() else {
+    // Where stories are asked for, what took long is looked for in its slot.
+    let lone = load.to_lone().filter(|_| counts.0.slowest.is_none());
+    let Some(mut lone) = lone else {
         let goes_on =
             |load: &mut Load, course: &mut Course, tally: &mut Tally, now, of: &dyn Driver| {
                 let ended = load.complete_plain(now, tally, of);
@@ -68,6 +71,10 @@ fn turns_of(
             timer.turned(passed + 1 - told);
             told = passed + 1;
             stop = most.min(told + timer.left());
+        }
+        if load.asks_more(now, tally) {
+            timer.turned(passed - told);
+            return Ok((now, passed));
         }
         course.ended(*before, now, || load.ended());
         goes_on(load, course, tally, now, driver);

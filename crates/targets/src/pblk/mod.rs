@@ -73,6 +73,7 @@ use std::collections::{BTreeMap, VecDeque};
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
 use port::lazy::table;
+use port::story::Wanted;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Story, Time};
 use port::{Turn, turn_by_events};
 use xxhash_rust::xxh3::Xxh3;
@@ -649,9 +650,9 @@ impl<D: OpenChannel> Port for Pblk<D> {
         self.told = on.then(|| Told::new(self.host.ready.len()));
     }
 
-    fn tell_from(&mut self, ns: u64) {
+    fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.stories.tell_from(ns);
+            told.stories.tell_only(wanted);
         }
     }
 

@@ -166,7 +166,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
         let took = told.parked.as_ref().map_or(0, Story::ns);
-        if !told.stories.pass_over(took) {
+        if !told.stories.pass_over(took, now) {
             let story = told.stories.tell(now);
             told.parked.iter().for_each(|parked| story.after(parked));
         }
@@ -205,7 +205,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
-        if !told.stories.pass_over(now - told.tales[slot as usize].came()) {
+        if !told.stories.pass_over(now - told.tales[slot as usize].came(), now) {
             self.tell_story(slot, now);
         }
     }
