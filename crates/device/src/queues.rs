@@ -115,11 +115,11 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Queued<P> {
         done.id = number;
         self.free.push(slot as u32);
         self.room[queue] += 1;
-        let below = self.below.story(self.given);
         self.given += 1;
         if let Some(told) = &mut self.told
             && !told.pass_over(done.at - came, done.at)
         {
+            let below = self.below.story(self.given - 1);
             told.end(came, below, Part::Core, done.at);
         }
     }

@@ -101,6 +101,9 @@ impl Told {
     #[inline]
     fn look(&mut self, now: Time) -> Waits {
         let mut passed = now.since(self.since);
+        if passed == 0 {
+            return self.clocks;
+        }
         if self.reason == ROWS {
             let [folds, collection] = self.rows.shares(passed);
             self.clocks[FOLDS] += folds;
