@@ -429,12 +429,30 @@ fn the_drive_is_that_of_the_jobs() {
     };
     let named = |text: &str| named::drive(None, &jobs(text)).map_err(|e| e.to_string());
     let spec = named("[a]\nfilename=/nonexistent/x\nsize=1m\noffset=1m\n").unwrap();
-    assert_eq!(spec.to_string(), "file:/nonexistent/x,size=2M,direct=no");
+    assert_eq!(spec.to_string(), "file:/nonexistent/x,size=2M,engine=psync,direct=no");
     // One that would be larger than can be counted is left to the drive.
     let far = named("[a]\nfilename=/nonexistent/x\nsize=1m\nnumjobs=3\noffset_increment=10000p\n");
     assert_eq!(far.unwrap().to_string(), "file:/nonexistent/x,direct=no");
     let spec = named("[a]\nfilename=/nonexistent/x\ndirect=1\n").unwrap();
-    assert_eq!(spec.to_string(), "file:/nonexistent/x");
+    assert_eq!(spec.to_string(), "file:/nonexistent/x,engine=psync");
+    // Several jobs by an engine that waits for each request would wait for each other.
+    for (keys, engine, is_noted) in [
+        ("ioengine=io_uring", "", false),
+        ("ioengine=libaio", ",engine=libaio", false),
+        ("ioengine=libaio\nnumjobs=3", ",engine=libaio", false),
+        ("ioengine=pvsync2", ",engine=pvsync2", false),
+        ("ioengine=pvsync2\nnumjobs=2", "", true),
+        ("ioengine=psync\nrate_iops=9", "", true),
+        ("ioengine=libaio\n[b]\nfilename=/n/x\ndirect=1\nioengine=psync", "", true),
+        ("ioengine=posixaio", "", true),
+    ] {
+        let mut jobs = jobs(&format!("[a]\nfilename=/n/x\ndirect=1\n{keys}\n"));
+        let drive = named::drive(None, &jobs).unwrap();
+        assert_eq!(drive.to_string(), format!("file:/n/x{engine}"), "{keys}");
+        named::note_engines(&drive, &mut jobs);
+        let noted = jobs.iter().flat_map(|job| &job.notes).any(|note| note.contains("ioengine="));
+        assert_eq!(noted, is_noted, "{keys}");
+    }
     assert_eq!(named("[a]\nfilename=mem\\:tlc,size=1G\n").unwrap().to_string(), "mem:tlc,size=1G");
     for (text, told) in [
         ("[a]\n", "[a] names no filename="),
