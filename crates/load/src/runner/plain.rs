@@ -63,18 +63,15 @@ fn turns_of(
     loop {
         timer.turns();
         let now = driver.turn(None, &mut load.queue, &mut load.done)?;
-        if passed + 1 >= stop || course.left == 0 {
-            if passed + 1 >= most || course.left == 0 {
-                timer.turned(passed - told);
-                return Ok((now, passed));
-            }
+        let is_last = passed + 1 >= most || course.left == 0;
+        if is_last || load.asks_more(now, tally) {
+            timer.turned(passed - told);
+            return Ok((now, passed));
+        }
+        if passed + 1 >= stop {
             timer.turned(passed + 1 - told);
             told = passed + 1;
             stop = most.min(told + timer.left());
-        }
-        if load.asks_more(now, tally) {
-            timer.turned(passed - told);
-            return Ok((now, passed));
         }
         course.ended(*before, now, || load.ended());
         goes_on(load, course, tally, now, driver);

@@ -528,6 +528,8 @@ fn the_tool_tells_what_it_takes_itself() {
     let lines = [
         ("null: --rw randread --qd 32 --ios 1M", 0.05),
         ("null: --rw randread --qd 4 --ios 200k", 0.05),
+        ("null: --rw randread --qd 1 --ios 200k", 0.05),
+        ("mem:ref,size=16M,store=none --rw randrw --qd 4 --ios 100k --slowest 9", 0.005),
         ("mem:ref,size=16M,store=none --rw randrw --qd 4 --ios 100k --precondition seq", 0.005),
         ("mem:ref,size=16M --rw randrw --qd 4 --ios 50k --precondition seq --verify", 0.005),
         ("mem:ref,size=16M,store=none --rw randread --job rw=write,bs=4k,qd=4 --time 500ms", 0.005),
