@@ -195,8 +195,8 @@ impl<'s, 'a> Session<'s, 'a> {
         let mut runner =
             Runner { verifier, explains, slowest: explains.into(), ..Runner::new(watch) };
         let tallies = self.stand.measured(|driver| measure(&mut runner, driver, &mut parts))?;
-        // Time of a ramp is in no figure.
-        let counts = tallies.iter().filter_map(|tally| tally.after_ramp);
+        // Time of a ramp is in no figure; a job without one counts from the beginning.
+        let counts = tallies.iter().map(|tally| tally.after_ramp.unwrap_or(began));
         let (wall, cpu) = counts.min_by_key(|mark| mark.wall).unwrap_or(began).passed();
         let tallies = read_back(&mut runner, self.stand.driver(), &shape, back, tallies)?;
         self.verifier = runner.verifier.take();

@@ -135,6 +135,10 @@ impl Aio {
     /// The same, and sleeps until there is an answer, or `timeout` has passed.
     pub fn sleep(&mut self, timeout: Option<Duration>) -> Result<(), Refused> {
         self.hand_over()?;
+        if self.inside == 0 && self.answers.is_empty() {
+            // The kernel took none of them now, and does not say when it will.
+            std::thread::yield_now();
+        }
         self.take(1, timeout)
     }
 
@@ -161,8 +165,8 @@ impl Aio {
                 // No room now: they wait on.
                 _ if taken == 0 => return Ok(()),
                 Some(Errno::AGAIN | Errno::INTR) => return Ok(()),
-                // What is wrong is the first of them; or the context.
-                Some(e @ (Errno::INVAL | Errno::BADF | Errno::FAULT | Errno::OPNOTSUPP)) => {
+                // What is wrong is the first of them.
+                Some(e) if e != Errno::NOSYS => {
                     let key = self.waiting.pop().expect("there is one");
                     self.answers.put(|| (key, -e.raw_os_error()));
                 }

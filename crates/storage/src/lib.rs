@@ -15,8 +15,8 @@
 //!   freed, whatever is aborted or dropped.
 //! - Nothing on the way of a request allocates or locks. Four requests, or a batch of
 //!   any size through the page cache, cost one system call to submit, and at most one
-//!   to see their completions; with an engine that has one request at a time each costs
-//!   one, in which the thread waits.
+//!   to see their completions; libaio takes one for each look. With an engine that has
+//!   one request at a time each costs one, in which the thread waits.
 //!
 //! What may fail is [`OpenError`] before the first request and the
 //! completion's status after it:

@@ -9,8 +9,9 @@
 //! is advanced after the kernel has answered; the time of its completion is
 //! the time of that. A request for which the ring has no room is asked as soon
 //! as it has: a kernel thread that submits may say that requests completed
-//! before it gives their places back. Giving up does not wait: what is asked
-//! back completes when the kernel lets it go. The queue of one thread panics
+//! before it gives their places back. Giving up does not wait, but for the call that
+//! an engine without a ring is in: what is asked back completes when the kernel lets
+//! it go. The queue of one thread panics
 //! when another drives it.
 
 use std::sync::Arc;

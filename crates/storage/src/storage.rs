@@ -142,6 +142,8 @@ fn poll_mode(
     };
     let why = match backing.has_poll_queues() {
         Some(false) => "its driver has no poll queues",
+        // To these calls it is a wish, and a read tells nothing.
+        None if options.engine == Engine::Pvsync2 => "nothing says that its driver has poll queues",
         _ => match probe(backing, options.engine, mode) {
             Ok(()) => return Ok(mode),
             Err(why) => why,
