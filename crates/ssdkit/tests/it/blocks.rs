@@ -117,6 +117,33 @@ fn a_file_is_made_written_and_verified() {
     assert_eq!(std::fs::metadata(at.join("drive")).unwrap().len(), 16 << 20);
 }
 
+/// By each engine what was written is read back, in files as they are made.
+#[test]
+fn other_engines_read_what_they_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in ["libaio", "psync", "pvsync2"] {
+        let drive = format!("file:{engine},size=16M,engine={engine},direct=no");
+        let json = report(
+            dir.path(),
+            &format!(
+                "{drive} --rw randrw --qd 8 --ios 2k --bssplit 4k/60:64k/40 --fua-every 9 --verify \
+                 --destroy"
+            ),
+        );
+        assert_eq!(json["drive"]["engine"], engine);
+        assert_eq!((count(&json, "/ios"), count(&json, "/errors")), (2000, 0), "{engine}");
+    }
+    for (keys, says) in [
+        ("engine=psync,depth=2", "has one request at a time"),
+        ("engine=libaio,poll=auto", "cannot poll: take poll=no"),
+        ("engine=pvsync2,poll=hybrid", "take poll=iopoll"),
+        ("engine=libaio,sqpoll=1s", "leave out sqpoll="),
+    ] {
+        let (code, text) = failure(dir.path(), &format!("file:libaio,{keys} --rw randread"));
+        assert!(code == Some(2) && text.contains(says), "{keys}: {text}");
+    }
+}
+
 #[test]
 fn nothing_is_written_over_unasked() {
     let dir = tempfile::tempdir().unwrap();
