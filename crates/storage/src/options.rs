@@ -135,11 +135,14 @@ impl StorageOptions {
         let can_poll = matches!(self.engine, Engine::IoUring | Engine::Pvsync2);
         let is_hybrid = self.poll == Poll::Hybrid && self.engine != Engine::IoUring;
         cannot(self.engine.is_lone() && self.depth > 1, "has one request at a time: take depth=1")?;
-        cannot(self.poll_queues > 0 && !can_poll, "cannot poll: take no poll_queues")?;
-        cannot(self.poll_queues > 0 && is_hybrid, "does not sleep before it polls: take iopoll")?;
+        cannot(self.poll_queues > 0 && !can_poll, "cannot poll: leave polling out")?;
+        cannot(
+            self.poll_queues > 0 && is_hybrid,
+            "does not sleep before it polls: poll without, as iopoll does",
+        )?;
         cannot(
             self.sqpoll_idle.is_some() && self.engine != Engine::IoUring,
-            "has no thread of the kernel that submits: take no sqpoll",
+            "has no thread of the kernel that submits: leave sqpoll out",
         )
     }
 }

@@ -18,7 +18,8 @@ use super::DriveError;
 use super::value::{flag, name_and_pairs, number, show_size, size_of, time_text};
 use crate::error::Error;
 
-const KEYS: &str = "size, engine, direct, poll, queues, depth, read_only, sqpoll; of a drive file, behind ssd:, copy";
+const KEYS: &str = "size, engine, direct, poll, queues, depth, read_only, sqpoll; of a drive \
+                    file, behind ssd:, copy";
 
 /// The name of a block device or file, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,12 +164,7 @@ impl From<OpenError> for Error {
                 "{} cannot be polled: {why}; take poll=auto or poll=no",
                 path.display()
             )),
-            OpenError::Engine { engine, what } => Error::Usage(format!(
-                "engine={engine} {}",
-                what.replace("take no poll_queues", "take poll=no")
-                    .replace("take no sqpoll", "leave out sqpoll=")
-                    .replace("take iopoll", "take poll=iopoll")
-            )),
+            OpenError::Engine { engine, what } => Error::Usage(format!("engine={engine} {what}")),
             OpenError::Config(_)
             | OpenError::Missing { .. }
             | OpenError::NotADrive { .. }

@@ -135,9 +135,9 @@ fn other_engines_read_what_they_wrote() {
     }
     for (keys, says) in [
         ("engine=psync,depth=2", "has one request at a time"),
-        ("engine=libaio,poll=auto", "cannot poll: take poll=no"),
-        ("engine=pvsync2,poll=hybrid", "take poll=iopoll"),
-        ("engine=libaio,sqpoll=1s", "leave out sqpoll="),
+        ("engine=libaio,poll=auto", "cannot poll: leave polling out"),
+        ("engine=pvsync2,poll=hybrid", "as iopoll does"),
+        ("engine=libaio,sqpoll=1s", "leave sqpoll out"),
     ] {
         let (code, text) = failure(dir.path(), &format!("file:libaio,{keys} --rw randread"));
         assert!(code == Some(2) && text.contains(says), "{keys}: {text}");
