@@ -24,6 +24,7 @@ pub use recorded::Played;
 use recorded::Recorded;
 use submitter::{AHEAD, Ahead, Submitter};
 
+mod lone;
 mod plain;
 mod recorded;
 mod submitter;

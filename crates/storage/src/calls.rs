@@ -19,7 +19,7 @@ use crate::backing::Backing;
 pub(crate) type Answers = Ring<(u32, i32)>;
 
 /// An answer as rings of the kernel give it.
-pub(crate) fn answer(result: Result<usize, Errno>) -> i32 {
+fn answer(result: Result<usize, Errno>) -> i32 {
     match result {
         // A request is at most 16 MiB.
         Ok(bytes) => i32::try_from(bytes).unwrap_or(i32::MAX),
