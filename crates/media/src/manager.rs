@@ -1,0 +1,441 @@
+//! Who owns which chunk, and whose each command is.
+//!
+//! Guarantees: a command touches chunks of its own target and no others (its addresses
+//! are made here; builds with debug assertions look at each once more); a target never
+//! waits because others have too many commands inside, as each has room of its own; what
+//! a target gives up is erased before another has it. Nothing is allocated while it runs.
+//! Fails only when chunks are claimed that cannot be had.
+
+use device::notices::MAX_NOTICES;
+use device::{Addresses, Notice, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Chunk, ChunkState, Geometry, Ppa};
+use port::{Buffer, Ring, Slots, Time};
+
+use crate::claim::{Claim, Pace};
+use crate::error::MediaError;
+use crate::place::Addressing;
+
+/// Targets of a drive, at most.
+pub const MAX_TARGETS: usize = 64;
+
+/// Erases of a target that was removed that are under way at once.
+const ERASES_AT_ONCE: usize = 8;
+
+/// Commands that are kept for those erases.
+const OWN_DEPTH: usize = MAX_TARGETS;
+
+/// Whose a chunk is: nobody's.
+const FREE: u8 = u8::MAX;
+
+/// A command that is inside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flight {
+    cookie: u64,
+    target: u8,
+    /// It erases what a target has left.
+    is_own: bool,
+    /// Addresses of its list, and whether it has those of a copy, too.
+    listed: u8,
+    is_copy: bool,
+}
+
+/// A target's share.
+#[derive(Debug)]
+struct Part {
+    addressing: Addressing,
+    depth: usize,
+    /// Commands of it that it has not got back.
+    live: usize,
+    inbox: Ring<VectorDone>,
+    notices: Ring<Notice>,
+    /// How many it was given.
+    told: u64,
+    pace: Pace,
+    /// Erases that wait for their time.
+    held: Ring<VectorCmd>,
+}
+
+/// Chunks of a target that was removed, which are erased one after the other.
+#[derive(Debug)]
+struct Left {
+    chunks: Vec<usize>,
+    under_way: usize,
+}
+
+/// One drive, and who owns its chunks.
+#[derive(Debug)]
+pub struct Media<D> {
+    device: D,
+    geometry: Geometry,
+    flights: Slots<Flight>,
+    /// By target.
+    parts: Vec<Option<Part>>,
+    /// By the target that was.
+    left: Vec<Option<Left>>,
+    /// Targets with a pace.
+    paced: usize,
+    /// By chunk: its target.
+    owners: Box<[u8]>,
+    /// What the drive has not taken yet.
+    out: Ring<VectorCmd>,
+    done: Ring<VectorDone>,
+    /// Notices of chunks that are nobody's, or for which a target had no room.
+    lost: u64,
+    now: Time,
+}
+
+impl<D: OpenChannel> Media<D> {
+    /// A drive of which nobody has anything.
+    pub fn new(device: D) -> Media<D> {
+        let (geometry, depth) = (*device.geometry(), device.depth() + OWN_DEPTH);
+        Media {
+            flights: Slots::new(depth),
+            parts: Vec::new(),
+            left: Vec::new(),
+            paced: 0,
+            owners: vec![FREE; geometry.chunk_slots()].into(),
+            out: Ring::new(depth),
+            done: Ring::new(device.depth()),
+            lost: 0,
+            now: Time::ZERO,
+            geometry,
+            device,
+        }
+    }
+
+    /// The drive.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The drive, to be told what is no command.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// The drive, without who has what. What is inside is its to complete.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+
+    /// Whose a chunk is, and which of its chunks, by the drive's index.
+    pub fn owner(&self, chunk: usize) -> Option<(usize, usize)> {
+        let target = self.owners[chunk] as usize;
+        let part = self.parts.get(target)?.as_ref()?;
+        Some((target, part.addressing.chunk_above(chunk)))
+    }
+
+    /// Notices that came to nobody.
+    pub fn lost_notices(&self) -> u64 {
+        self.lost
+    }
+
+    /// Gives a target what it claims. Gives its number: the lowest that is free.
+    ///
+    /// Fails where the drive does not have it all, or others have some of it.
+    pub fn claim(&mut self, claim: &Claim) -> Result<usize, MediaError> {
+        let is_free = |&n: &usize| {
+            self.parts.get(n).is_none_or(|part| part.is_none() && self.left[n].is_none())
+        };
+        let target = (0..MAX_TARGETS).find(is_free).ok_or(MediaError::TooMany)?;
+        let addressing = Addressing::new(&self.geometry, &claim.place)?;
+        if let Some(chunk) = addressing.chunks().find(|&chunk| self.owners[chunk] != FREE) {
+            return Err(self.taken(chunk));
+        }
+        let promised: usize = self.parts.iter().flatten().map(|part| part.depth).sum();
+        let left = self.device.depth().saturating_sub(promised);
+        if !(1..=left).contains(&claim.depth) {
+            return Err(MediaError::Depth { asked: claim.depth, left });
+        }
+        addressing.chunks().for_each(|chunk| self.owners[chunk] = target as u8);
+        let pace = Pace::new(claim.chunk_time);
+        self.paced += usize::from(pace.is_limited());
+        if target == self.parts.len() {
+            self.parts.push(None);
+            self.left.push(None);
+        }
+        self.parts[target] = Some(Part {
+            addressing,
+            depth: claim.depth,
+            live: 0,
+            inbox: Ring::new(claim.depth),
+            notices: Ring::new(MAX_NOTICES),
+            told: 0,
+            held: Ring::new(if pace.is_limited() { claim.depth } else { 1 }),
+            pace,
+        });
+        Ok(target)
+    }
+
+    fn taken(&self, chunk: usize) -> MediaError {
+        let start = self.geometry.chunk_start(chunk);
+        let pu = self.geometry.pu_index(start);
+        let pus = self.geometry.dimensions().pus;
+        let unit = self.geometry.group_of_pu(pu) as u32 * pus + self.geometry.pu_in_group(pu);
+        let chunk_number = (chunk - self.geometry.chunk_of(pu, 0)) as u32;
+        let owner = self.owners[chunk] as usize;
+        match self.left[owner] {
+            Some(_) => MediaError::Erasing { unit, chunk: chunk_number },
+            None => MediaError::Taken { unit, chunk: chunk_number, owner },
+        }
+    }
+
+    /// Takes back what a target has, at `now`. What was written there is erased first,
+    /// beside whatever else is done; then it may be claimed again.
+    ///
+    /// Fails while commands of it are inside.
+    pub fn give_up(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
+        let part = self.parts.get(target).and_then(Option::as_ref);
+        let part = part.ok_or(MediaError::NoTarget(target))?;
+        if part.live > 0 {
+            return Err(MediaError::Busy(target));
+        }
+        let chunks: Vec<usize> = part.addressing.chunks().collect();
+        self.paced -= usize::from(part.pace.is_limited());
+        self.parts[target] = None;
+        self.left[target] = Some(Left { chunks, under_way: 0 });
+        self.now = self.now.max(now);
+        self.erase_left(target);
+        self.push(self.now);
+        Ok(())
+    }
+
+    /// Goes on erasing what a target has left, where it has something to be erased.
+    fn erase_left(&mut self, target: usize) {
+        let Some(left) = &mut self.left[target] else { return };
+        while left.under_way < ERASES_AT_ONCE && self.flights.room() > 0 {
+            let Some(chunk) = left.chunks.pop() else { break };
+            let is_written =
+                !matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline);
+            if !is_written {
+                self.owners[chunk] = FREE;
+                continue;
+            }
+            // Its cookie is the chunk.
+            let flight = Flight {
+                cookie: chunk as u64,
+                target: target as u8,
+                is_own: true,
+                ..Flight::default()
+            };
+            let slot = self.flights.take(flight);
+            left.under_way += 1;
+            self.out.put(|| VectorCmd {
+                cookie: u64::from(slot),
+                op: VectorOp::Reset,
+                content: Default::default(),
+                whose: Default::default(),
+                count: 1,
+                ppa: self.geometry.chunk_start(chunk),
+                list: None,
+                buffer: Buffer::empty(),
+            });
+        }
+        if left.chunks.is_empty() && left.under_way == 0 {
+            self.left[target] = None;
+        }
+    }
+
+    /// What a target sees of the drive's chunk descriptors.
+    pub(crate) fn chunk_of(&self, target: usize, chunk: usize) -> Chunk {
+        let geometry = &self.part(target).addressing.geometry;
+        if !geometry.contains(geometry.chunk_start(chunk)) {
+            return Chunk::default();
+        }
+        self.device.chunk(self.part(target).addressing.chunk_below(chunk))
+    }
+
+    /// The geometry that a target sees.
+    pub(crate) fn geometry_of(&self, target: usize) -> &Geometry {
+        &self.part(target).addressing.geometry
+    }
+
+    pub(crate) fn hint(&self, target: usize, ppa: Ppa) {
+        self.device.hint_block(self.part(target).addressing.below(ppa));
+    }
+
+    fn part(&self, target: usize) -> &Part {
+        self.parts[target].as_ref().expect("it has a share")
+    }
+
+    fn part_mut(&mut self, target: usize) -> &mut Part {
+        self.parts[target].as_mut().expect("it has a share")
+    }
+
+    /// Takes commands of a target, as many as it may have inside.
+    pub(crate) fn submit(&mut self, target: usize, now: Time, cmds: &mut Ring<VectorCmd>) {
+        self.now = self.now.max(now);
+        while !cmds.is_empty() && self.part(target).live < self.part(target).depth {
+            let Some(cmd) = cmds.pop() else { break };
+            let part = self.part_mut(target);
+            part.live += 1;
+            if part.pace.is_limited() && cmd.op == VectorOp::Reset {
+                part.held.put(|| cmd);
+            } else {
+                self.send(target, cmd);
+            }
+        }
+        self.release(target);
+        self.push(self.now);
+    }
+
+    /// Sends the erases of a target whose time has come.
+    fn release(&mut self, target: usize) {
+        let now = self.now;
+        while let Some(part) = &mut self.parts[target]
+            && !part.held.is_empty()
+            && part.pace.at() <= now
+            && let Some(cmd) = part.held.pop()
+        {
+            part.pace.hand_out(now, u64::from(cmd.count.max(1)));
+            self.send(target, cmd);
+        }
+    }
+
+    /// Makes a command one of the drive's.
+    fn send(&mut self, target: usize, mut cmd: VectorCmd) {
+        let addressing = &self.parts[target].as_ref().expect("it has a share").addressing;
+        let (mut listed, is_copy) = (0, cmd.op == VectorOp::Copy);
+        if let Some(list) = &mut cmd.list {
+            listed = cmd.count.min(list.from.len() as u8);
+            translate(list, listed, is_copy, |ppa| addressing.below(ppa));
+        } else if cmd.op != VectorOp::Flush {
+            cmd.ppa = addressing.below(cmd.ppa);
+        }
+        if cfg!(debug_assertions) {
+            self.check(target, &cmd, listed);
+        }
+        let flight =
+            Flight { cookie: cmd.cookie, target: target as u8, is_own: false, listed, is_copy };
+        cmd.cookie = u64::from(self.flights.take(flight));
+        self.out.put(|| cmd);
+    }
+
+    /// That a command is of its target's chunks alone.
+    fn check(&self, target: usize, cmd: &VectorCmd, listed: u8) {
+        let is_its = |ppa: Ppa| {
+            !self.geometry.contains(ppa)
+                || self.owners[self.geometry.chunk_index(ppa)] == target as u8
+        };
+        let all = match &cmd.list {
+            Some(list) => {
+                let to = if cmd.op == VectorOp::Copy { &list.to[..] } else { &[] };
+                let listed = listed as usize;
+                list.from[..listed].iter().all(|&ppa| is_its(ppa))
+                    && to.iter().take(listed).all(|&ppa| is_its(ppa))
+            }
+            None => cmd.op == VectorOp::Flush || is_its(cmd.ppa),
+        };
+        assert!(all, "target {target} has a command for a chunk of another: {cmd:?}");
+    }
+
+    fn push(&mut self, now: Time) {
+        if !self.out.is_empty() {
+            self.device.submit(now, &mut self.out);
+        }
+    }
+
+    /// When something happens next, to whomever.
+    pub fn next_event(&self) -> Option<Time> {
+        let device = self.device.next_event();
+        if self.paced == 0 {
+            return device;
+        }
+        let held = self.parts.iter().flatten().filter(|part| !part.held.is_empty());
+        let held = held.map(|part| part.pace.at().max(self.now)).min();
+        device.into_iter().chain(held).min()
+    }
+
+    /// When something may happen to a target's commands.
+    pub(crate) fn next_event_of(&self, target: usize) -> Option<Time> {
+        let part = self.part(target);
+        if !part.inbox.is_empty() {
+            return Some(self.now);
+        }
+        if part.live == 0 { None } else { self.next_event() }
+    }
+
+    /// Whether something has completed that a target has not got back.
+    pub(crate) fn has_news(&self, target: usize) -> bool {
+        !self.part(target).inbox.is_empty()
+    }
+
+    /// Lets what is due at `to` happen, and puts what completed where its target finds
+    /// it. False when nothing came of it.
+    pub(crate) fn step(&mut self, to: Time) -> bool {
+        self.now = self.now.max(to);
+        if self.paced > 0 {
+            (0..self.parts.len()).for_each(|target| self.release(target));
+        }
+        let waiting = self.out.len();
+        self.push(to);
+        let mut any = self.out.len() < waiting;
+        if self.device.next_event().is_some_and(|at| at <= to) {
+            self.device.advance(to, &mut self.done);
+        }
+        any |= !self.done.is_empty();
+        while let Some(done) = self.done.pop() {
+            self.give(done);
+        }
+        while let Some(notice) = self.device.take_notice() {
+            self.tell(notice);
+            any = true;
+        }
+        self.push(to);
+        any
+    }
+
+    /// A completion goes to its target.
+    fn give(&mut self, mut done: VectorDone) {
+        let slot = done.cookie as u32;
+        let Flight { cookie, target, is_own, listed, is_copy } = self.flights[slot];
+        self.flights.give(slot);
+        let target = target as usize;
+        if is_own {
+            // Erased, or offline as it could not be.
+            self.owners[cookie as usize] = FREE;
+            self.left[target].as_mut().expect("it is erasing").under_way -= 1;
+            self.erase_left(target);
+            return;
+        }
+        let part = self.part_mut(target);
+        done.cookie = cookie;
+        if let Some(list) = &mut done.list {
+            translate(list, listed, is_copy, |ppa| part.addressing.above(ppa));
+        }
+        part.inbox.put(|| done);
+    }
+
+    /// A notice goes to the target whose chunk it is about.
+    fn tell(&mut self, notice: Notice) {
+        let target = self.owners[self.geometry.chunk_index(notice.ppa)] as usize;
+        let Some(part) = self.parts.get_mut(target).and_then(Option::as_mut) else {
+            self.lost += 1;
+            return;
+        };
+        let (ppa, number) = (part.addressing.above(notice.ppa), part.told + 1);
+        match part.notices.push(Notice { number, ppa, ..notice }) {
+            Ok(()) => part.told = number,
+            Err(_) => self.lost += 1,
+        }
+    }
+
+    /// Gives a target what completed of its own.
+    pub(crate) fn take(&mut self, target: usize, done: &mut Ring<VectorDone>) {
+        let part = self.part_mut(target);
+        part.live -= part.inbox.pour(done);
+    }
+
+    pub(crate) fn take_notice(&mut self, target: usize) -> Option<Notice> {
+        self.part_mut(target).notices.pop()
+    }
+}
+
+/// Changes the addresses of a list.
+fn translate(list: &mut Addresses, count: u8, is_copy: bool, to: impl Fn(Ppa) -> Ppa) {
+    let count = count as usize;
+    list.from[..count].iter_mut().for_each(|ppa| *ppa = to(*ppa));
+    if is_copy {
+        list.to[..count].iter_mut().for_each(|ppa| *ppa = to(*ppa));
+    }
+}

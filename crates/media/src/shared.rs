@@ -1,0 +1,582 @@
+//! Several targets on one drive: together a block drive, of which each has a part of the
+//! addresses.
+//!
+//! Whoever has one name for all of it uses it like any block drive; a request that lies in
+//! two targets is cut. A flush that names a range is for the targets in it alone.
+//!
+//! Guarantees: the rules of [`Port`]; a target that is slow or full holds up its own
+//! requests and no other's, as long as whoever is above leaves it no more requests than its
+//! [depth](Shared::shape_of); targets come and go while others work, and none of their
+//! requests is lost or late for it; nothing is allocated but when one comes. What cannot
+//! be had when one comes is an error; when a target is found again on a drive and that
+//! fails, all are gone, as the drive then holds what nobody understands.
+
+use std::error::Error;
+
+use device::OpenChannel;
+use ftl::Over;
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Pieces, Port, Ring, Shape, Slots, Status, Time};
+use thiserror::Error;
+
+use crate::claim::Claim;
+use crate::error::MediaError;
+use crate::manager::Media;
+use crate::partition::Partition;
+
+/// Completions that are taken from a target at once.
+const DONE: usize = 64;
+
+/// Where a target begins: at a multiple of this, so that requests of common lengths lie in
+/// one.
+const ALIGNMENT: u64 = 1 << 20;
+
+/// Why there is no more target.
+#[derive(Debug, Error)]
+pub enum CreateError<E: Error> {
+    /// Its chunks cannot be had.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// It cannot be made on them.
+    #[error(transparent)]
+    Target(E),
+}
+
+/// A request that is inside.
+#[derive(Debug)]
+struct Whole {
+    id: u64,
+    op: BlockOp,
+    status: Status,
+    at: Time,
+    /// Pieces to come; [`UNCUT`] where its target has it as it is.
+    left: u32,
+    buffer: Pieces,
+}
+
+const UNCUT: u32 = u32::MAX;
+
+impl Default for Whole {
+    fn default() -> Whole {
+        let (op, status, buffer) = (BlockOp::Flush, Status::SUCCESS, Pieces::default());
+        Whole { id: 0, op, status, at: Time::ZERO, left: 0, buffer }
+    }
+}
+
+/// How far a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Serves,
+    /// It takes no more requests, and goes when the last has ended.
+    Leaves,
+    /// It is being shut down.
+    Closes,
+}
+
+/// A target and its requests.
+#[derive(Debug)]
+struct Guest<T> {
+    target: Box<T>,
+    shape: Shape,
+    /// The first of its addresses.
+    first: u64,
+    life: Life,
+    /// Requests that came to it first.
+    inside: Slots<Whole>,
+    /// Those that the target has not taken yet.
+    waiting: Ring<BlockReq>,
+    /// Requests and pieces that it has, those that wait among them.
+    held: usize,
+    /// When it wants to be looked at, whatever the drive does.
+    due: Option<Time>,
+}
+
+impl<T> Guest<T> {
+    fn end(&self) -> u64 {
+        self.first + self.shape.bytes
+    }
+}
+
+/// Several targets on one drive.
+#[derive(Debug)]
+pub struct Shared<D, T> {
+    /// Nobody has it between two calls.
+    media: Option<Box<Media<D>>>,
+    guests: Vec<Option<Guest<T>>>,
+    shape: Shape,
+    /// What ended and found no room yet.
+    ready: Ring<BlockDone>,
+    pieces: Ring<BlockDone>,
+    now: Time,
+    /// When the first of the targets wants to be looked at, whatever the drive does.
+    due: Option<Time>,
+}
+
+const HERE: &str = "the drive is taken back from every target";
+
+impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
+    /// A drive without a target. It is a block drive when it has one.
+    pub fn new(device: D) -> Shared<D, T> {
+        let shape = Shape { bytes: 0, kept: device.kept(), max_bytes: u64::MAX, depth: 0 };
+        Shared {
+            media: Some(Box::new(Media::new(device))),
+            guests: Vec::new(),
+            shape,
+            ready: Ring::new(DONE),
+            pieces: Ring::new(DONE),
+            now: Time::ZERO,
+            due: None,
+        }
+    }
+
+    /// Adds a target, on chunks that hold nothing: `make` makes it. Gives its number. Its
+    /// addresses are the first that are free for so many.
+    pub fn create<E: Error>(
+        &mut self,
+        claim: &Claim,
+        make: impl FnOnce(Partition<D>) -> Result<T, E>,
+    ) -> Result<usize, CreateError<E>> {
+        let partition = Partition::new(self.media_mut(), claim)?;
+        let number = partition.number();
+        match make(partition) {
+            Ok(target) => Ok(self.add(number, target)),
+            Err(e) => {
+                let now = self.now;
+                self.media_mut().give_up(number, now)?;
+                Err(CreateError::Target(e))
+            }
+        }
+    }
+
+    /// Adds a target that the drive has already. `find` finds it, and says when it is ready;
+    /// the drive works from `now` on.
+    pub fn found<E: Error>(
+        mut self,
+        claim: &Claim,
+        now: Time,
+        find: impl FnOnce(Partition<D>, Time) -> Result<(T, Time), E>,
+    ) -> Result<(Shared<D, T>, Time), CreateError<E>> {
+        let mut partition = Partition::new(self.media_mut(), claim)?;
+        let number = partition.number();
+        partition.lend(self.media.take().expect(HERE));
+        let (mut target, ready) = find(partition, now).map_err(CreateError::Target)?;
+        self.media = Some(target.below_mut().take_back());
+        self.add(number, target);
+        self.now = self.now.max(ready);
+        Ok((self, ready))
+    }
+
+    fn add(&mut self, number: usize, target: T) -> usize {
+        let shape = target.shape();
+        let guest = Guest {
+            due: target.next_event(),
+            target: Box::new(target),
+            first: self.gap(shape.bytes),
+            life: Life::Serves,
+            inside: Slots::new(shape.depth),
+            waiting: Ring::new(2 * shape.depth),
+            held: 0,
+            shape,
+        };
+        if self.guests.len() <= number {
+            self.guests.resize_with(number + 1, || None);
+        }
+        self.guests[number] = Some(guest);
+        self.measure();
+        number
+    }
+
+    /// The first place for so many addresses.
+    fn gap(&self, bytes: u64) -> u64 {
+        let mut taken: Vec<_> = self.all().map(|(_, guest)| (guest.first, guest.end())).collect();
+        taken.sort_unstable();
+        let mut at: u64 = 0;
+        for (first, end) in taken {
+            if at + bytes <= first {
+                break;
+            }
+            at = end.next_multiple_of(ALIGNMENT);
+        }
+        at
+    }
+
+    /// Its outside, and room for what ends, for the targets that it has.
+    fn measure(&mut self) {
+        let shapes = || self.all().map(|(_, guest)| guest.shape);
+        let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
+        let depth = shapes().map(|shape| shape.depth).sum();
+        let max_bytes = shapes().map(|shape| shape.max_bytes).min().unwrap_or(u64::MAX);
+        self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
+        let mut ready = Ring::new((depth + DONE).max(self.ready.capacity()));
+        self.ready.pour(&mut ready);
+        self.ready = ready;
+        self.look();
+    }
+
+    fn all(&self) -> impl Iterator<Item = (usize, &Guest<T>)> {
+        self.guests.iter().enumerate().filter_map(|(n, guest)| Some((n, guest.as_ref()?)))
+    }
+
+    fn guest(&mut self, target: usize) -> &mut Guest<T> {
+        self.guests[target].as_mut().expect("it is there")
+    }
+
+    /// Has a target leave, with all that it holds: it takes no more requests, is shut down
+    /// when the last has ended, and its chunks are erased. That takes drive time, and holds
+    /// up nobody.
+    pub fn remove(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
+        let guest = self.guests.get_mut(target).and_then(Option::as_mut);
+        let guest = guest.ok_or(MediaError::NoTarget(target))?;
+        self.now = self.now.max(now);
+        if guest.life == Life::Serves {
+            guest.life = Life::Leaves;
+            self.see_off(target);
+            self.look();
+        }
+        Ok(())
+    }
+
+    /// Goes on with a target that leaves.
+    fn see_off(&mut self, target: usize) {
+        let now = self.now;
+        let guest = self.guest(target);
+        if guest.life == Life::Leaves && guest.inside.live() == 0 && guest.held == 0 {
+            guest.life = Life::Closes;
+            self.lent(target, |target, _| target.close(now));
+        }
+        let guest = self.guest(target);
+        if guest.life == Life::Closes && guest.target.is_closed() {
+            match self.media_mut().give_up(target, now) {
+                Ok(()) => {
+                    self.guests[target] = None;
+                    self.measure();
+                }
+                // Erases that it waits for no more.
+                Err(e) => debug_assert!(matches!(e, MediaError::Busy(_)), "{e}"),
+            }
+        }
+    }
+
+    /// Whether a target has left, or never was.
+    pub fn is_gone(&self, target: usize) -> bool {
+        self.guests.get(target).is_none_or(Option::is_none)
+    }
+
+    /// The numbers of its targets.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.all().map(|(n, _)| n)
+    }
+
+    /// A target.
+    ///
+    /// # Panics
+    /// Without such a one.
+    pub fn target(&self, target: usize) -> &T {
+        &self.guests[target].as_ref().expect("it is there").target
+    }
+
+    /// A target, to be told what takes no look at the drive.
+    ///
+    /// # Panics
+    /// Without such a one.
+    pub fn target_mut(&mut self, target: usize) -> &mut T {
+        &mut self.guest(target).target
+    }
+
+    /// The outside of a target: its bytes begin at [`Shared::first_of`].
+    ///
+    /// # Panics
+    /// Without such a one.
+    pub fn shape_of(&self, target: usize) -> Shape {
+        self.guests[target].as_ref().expect("it is there").shape
+    }
+
+    /// The first address of a target.
+    ///
+    /// # Panics
+    /// Without such a one.
+    pub fn first_of(&self, target: usize) -> u64 {
+        self.guests[target].as_ref().expect("it is there").first
+    }
+
+    /// The outside of all of them: up to the last address of any.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Who has what of the drive.
+    pub fn media(&self) -> &Media<D> {
+        self.media.as_ref().expect(HERE)
+    }
+
+    /// Who has what, and the drive, to be told what is no command.
+    pub fn media_mut(&mut self) -> &mut Media<D> {
+        self.media.as_mut().expect(HERE)
+    }
+
+    /// Takes the targets away, as a power cut does.
+    pub fn into_device(self) -> D {
+        self.media.expect(HERE).into_device()
+    }
+
+    /// Has a target look at what the drive has to tell.
+    pub fn heed_notices(&mut self, now: Time) {
+        for n in 0..self.guests.len() {
+            if self.guests[n].is_some() {
+                self.lent(n, |target, _| target.heed_notices(now));
+            }
+        }
+        self.look();
+    }
+
+    /// Shuts all targets down. No request may be inside.
+    pub fn close(&mut self, now: Time) {
+        for n in 0..self.guests.len() {
+            if self.guests[n].is_some() {
+                self.lent(n, |target, _| target.close(now));
+            }
+        }
+        self.look();
+    }
+
+    /// Whether all are shut down.
+    pub fn is_closed(&self) -> bool {
+        self.all().all(|(_, guest)| guest.target.is_closed())
+    }
+
+    /// Lets a target work, with the drive. What it completes is in `pieces`.
+    #[inline]
+    fn lent(
+        &mut self,
+        target: usize,
+        work: impl FnOnce(&mut T, (&mut Ring<BlockReq>, &mut Ring<BlockDone>)),
+    ) {
+        let Shared { media, guests, pieces, .. } = self;
+        let guest = guests[target].as_mut().expect("it is there");
+        guest.target.below_mut().lend(media.take().expect(HERE));
+        work(&mut guest.target, (&mut guest.waiting, pieces));
+        *media = Some(guest.target.below_mut().take_back());
+        guest.due = guest.target.next_event();
+    }
+
+    /// When something is to be done beside what the drive does.
+    fn look(&mut self) {
+        let media = self.media();
+        let now = self.now;
+        let of = |(n, guest): (usize, &Guest<T>)| {
+            if media.has_news(n) { Some(now) } else { guest.due }
+        };
+        let ready = (!self.ready.is_empty()).then_some(now);
+        self.due = self.all().filter_map(of).chain(ready).min();
+    }
+
+    /// The target that serves an address.
+    fn serving(&self, address: u64) -> Option<usize> {
+        let has = |guest: &Guest<T>| guest.first <= address && address < guest.end();
+        self.all().find(|(_, guest)| has(guest) && guest.life == Life::Serves).map(|(n, _)| n)
+    }
+
+    /// Takes the first of `cmds`; false where there is no room for it.
+    fn accept(&mut self, cmds: &mut Ring<BlockReq>) -> bool {
+        // What ended before is to be taken first, so that it always has room.
+        let Some(req) = cmds.front().filter(|_| self.ready.len() < DONE) else { return false };
+        let status = self.shape.check(req);
+        if !status.is_ok() {
+            return self.refuse(cmds, status);
+        }
+        if req.op == BlockOp::Flush {
+            return self.spread(cmds);
+        }
+        let (first, end) = (req.offset, req.offset + req.len);
+        let Some(home) = self.serving(first) else {
+            return self.refuse(cmds, Status::LBA_OUT_OF_RANGE);
+        };
+        let guest = self.guest(home);
+        if end > guest.end() {
+            return self.spread(cmds);
+        }
+        if guest.inside.room() == 0 || guest.waiting.room() == 0 {
+            return false;
+        }
+        let slot = guest.inside.take_as_is();
+        let whole = &mut guest.inside[slot];
+        (whole.id, whole.left) = (req.id, UNCUT);
+        let first = guest.first;
+        guest.held += 1;
+        let req = cmds.pop_to(&mut guest.waiting);
+        (req.id, req.offset) = (name(home, slot), req.offset - first);
+        true
+    }
+
+    /// Answers the first of `cmds` with an error.
+    #[cold]
+    fn refuse(&mut self, cmds: &mut Ring<BlockReq>, status: Status) -> bool {
+        let Some(BlockReq { id, op, buffer, .. }) = cmds.pop() else { return false };
+        let at = self.now;
+        self.ready.put(|| BlockDone { id, op, status, at, buffer });
+        true
+    }
+
+    /// The part of a request that is a target's: the first address and the one behind the
+    /// last. A flush of no length is of all.
+    fn share(&self, n: usize, req: &BlockReq) -> Option<(u64, u64)> {
+        let guest = self.guests[n].as_ref().filter(|guest| guest.life == Life::Serves)?;
+        let all = req.op == BlockOp::Flush && req.len == 0;
+        let end = if all { u64::MAX } else { req.offset.saturating_add(req.len) };
+        let first = if all { 0 } else { req.offset };
+        let (first, end) = (first.max(guest.first), end.min(guest.end()));
+        (first < end).then_some((first, end))
+    }
+
+    /// Takes the first of `cmds`, a piece for each target that has some of it; false where
+    /// there is no room for them. One of which some is nobody's is refused.
+    fn spread(&mut self, cmds: &mut Ring<BlockReq>) -> bool {
+        let Some(req) = cmds.front() else { return false };
+        let (mut home, mut left, mut covered) = (None, 0, 0);
+        for n in 0..self.guests.len() {
+            let Some((first, end)) = self.share(n, req) else { continue };
+            let guest = self.guests[n].as_ref().expect("it has a share");
+            if guest.waiting.room() == 0 || (home.is_none() && guest.inside.room() == 0) {
+                return false;
+            }
+            home = home.or(Some(n));
+            (left, covered) = (left + 1, covered + (end - first));
+        }
+        let is_flush = req.op == BlockOp::Flush;
+        let Some(home) = home.filter(|_| is_flush || covered == req.len) else {
+            let status = if is_flush { Status::SUCCESS } else { Status::LBA_OUT_OF_RANGE };
+            return self.refuse(cmds, status);
+        };
+        let Some(mut req) = cmds.pop() else { return false };
+        let (status, at) = (Status::SUCCESS, self.now);
+        let buffer = Pieces::new(std::mem::take(&mut req.buffer));
+        let whole = Whole { id: req.id, op: req.op, status, at, left, buffer };
+        let slot = self.guest(home).inside.take(whole);
+        let is_data = matches!(req.op, BlockOp::Read | BlockOp::Write);
+        // In the order of addresses, as the buffer is cut from its start.
+        let mut next = if is_flush { 0 } else { req.offset };
+        for _ in 0..left {
+            let parts = (0..self.guests.len()).filter_map(|n| Some((n, self.share(n, &req)?)));
+            let parts = parts.filter(|&(_, (first, _))| first >= next);
+            let Some((n, (first, end))) = parts.min_by_key(|&(_, (first, _))| first) else { break };
+            next = end;
+            let bytes = if is_data { self.shape.stored(end - first) } else { 0 };
+            let buffer = match is_data {
+                true => self.guest(home).inside[slot].buffer.take(bytes),
+                false => Buffer::empty(),
+            };
+            let guest = self.guest(n);
+            let (offset, len) = match is_flush {
+                true => (0, 0),
+                false => (first - guest.first, end - first),
+            };
+            let BlockReq { op, fua, placement, queue, .. } = req;
+            let id = name(home, slot);
+            guest.held += 1;
+            let piece = BlockReq { id, op, fua, placement, queue, offset, len, buffer };
+            guest.waiting.put(|| piece);
+        }
+        true
+    }
+
+    /// Lets a target do what it can at `to`. False when nothing came of it.
+    fn work(&mut self, n: usize, to: Time, done: &mut Ring<BlockDone>) -> bool {
+        let mut any = self.media().has_news(n);
+        let mut left = 0;
+        self.lent(n, |target, (waiting, pieces)| {
+            target.advance(to, pieces);
+            left = waiting.len();
+            if left > 0 {
+                target.submit(to, waiting);
+            }
+            left -= waiting.len();
+        });
+        any |= left > 0 || !self.pieces.is_empty();
+        self.hand_out(n, done);
+        any
+    }
+
+    /// Gives what a target completed, or keeps it for want of room.
+    fn hand_out(&mut self, n: usize, done: &mut Ring<BlockDone>) {
+        self.guest(n).held -= self.pieces.len();
+        while let Some(piece) = self.pieces.front() {
+            let (home, slot) = ((piece.id >> 32) as usize, piece.id as u32);
+            let guest = self.guests[home].as_mut().expect("it waits for its requests");
+            let whole = &mut guest.inside[slot];
+            if whole.left == UNCUT {
+                let id = whole.id;
+                guest.inside.give(slot);
+                let to = if self.ready.is_empty() && done.room() > 0 {
+                    &mut *done
+                } else {
+                    &mut self.ready
+                };
+                self.pieces.pop_to(to).id = id;
+                continue;
+            }
+            let Some(BlockDone { status, at, buffer, .. }) = self.pieces.pop() else { return };
+            whole.left -= 1;
+            whole.at = whole.at.max(at);
+            whole.buffer.give(buffer);
+            if whole.status.is_ok() || whole.status == Status::HIGH_ECC {
+                whole.status = if status.is_ok() { whole.status } else { status };
+            }
+            if whole.left == 0 {
+                let (id, op, status, at) = (whole.id, whole.op, whole.status, whole.at);
+                let buffer = std::mem::take(&mut whole.buffer).whole();
+                guest.inside.give(slot);
+                self.ready.put(|| BlockDone { id, op, status, at, buffer });
+            }
+        }
+    }
+}
+
+/// What a target is told of a request: who waits for it, and where it is noted.
+fn name(home: usize, slot: u32) -> u64 {
+    (home as u64) << 32 | u64::from(slot)
+}
+
+impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.now = self.now.max(now);
+        while self.accept(cmds) {}
+        for n in 0..self.guests.len() {
+            if self.guests[n].as_ref().is_some_and(|guest| !guest.waiting.is_empty()) {
+                self.lent(n, |target, (waiting, _)| target.submit(now, waiting));
+            }
+        }
+        self.look();
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.due.into_iter().chain(self.media().next_event()).min()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.now = self.now.max(to);
+        self.ready.pour(done);
+        loop {
+            let mut any = false;
+            if self.media().next_event().is_some_and(|at| at <= to) {
+                any = self.media_mut().step(to);
+            }
+            for n in 0..self.guests.len() {
+                let Some(guest) = &self.guests[n] else { continue };
+                if self.media().has_news(n) || guest.due.is_some_and(|due| due <= to) {
+                    any |= self.work(n, to, done);
+                }
+                if self.guest(n).life != Life::Serves {
+                    self.see_off(n);
+                }
+            }
+            self.look();
+            if !any || self.next_event().is_none_or(|at| at > to) || done.room() == 0 {
+                break;
+            }
+        }
+        self.ready.pour(done);
+        self.look();
+    }
+}
