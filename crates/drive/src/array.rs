@@ -6,7 +6,7 @@ use std::fmt;
 use measure::units;
 use serde_json::{Value, json};
 
-use crate::whole::Drive;
+use crate::whole::{Drive, devices};
 
 /// Array reads, and what was done beside them, since the drive was made or opened, or in
 /// a run.
@@ -26,8 +26,7 @@ impl ArrayReport {
     /// What those of a drive did so far.
     pub fn of(drive: &dyn Drive) -> ArrayReport {
         let mut all = ArrayReport::default();
-        for shard in 0..drive.shards() {
-            let counters = drive.target(shard).lower().device().counters();
+        for counters in devices(drive).map(|device| device.counters()) {
             all.reads += counters.reads;
             all.shared += counters.shared;
             all.joined += counters.joined;

@@ -9,7 +9,7 @@ use device::OpenChannel;
 use flash::{Chunk, ChunkState};
 use serde_json::{Value, json};
 
-use crate::whole::{Boxed, Drive, MOST_UNITS};
+use crate::whole::{Boxed, Drive, MOST_UNITS, devices};
 
 /// Cells that are told of, at most.
 const MOST_CELLS: usize = 16_384;
@@ -74,19 +74,16 @@ pub struct ChunkMap {
 impl ChunkMap {
     /// How they are now; none of a drive with very many dies.
     pub fn of(drive: &Boxed) -> Option<ChunkMap> {
-        let targets = || (0..drive.shards()).map(|shard| drive.target(shard));
-        let geometries = targets().map(|target| *target.lower().device().geometry());
-        let dies: u32 = geometries.map(|geometry| geometry.total_pus()).sum();
+        let dies: u32 = devices(drive).map(|device| device.geometry().total_pus()).sum();
         if dies as usize > MOST_UNITS {
             return None;
         }
-        let chunks = drive.target(0).lower().device().geometry().chunks();
+        let chunks = drive.lower(0).device().geometry().chunks();
         let each = chunks.div_ceil((MOST_CELLS as u32 / dies.max(1)).max(1)).max(1);
         // Those of parity are other chunks than its device has.
         let tells_valid = drive.parity().is_none();
         let mut all = Vec::new();
-        for target in targets() {
-            let device = target.lower().device();
+        for (shard, device) in devices(drive).enumerate() {
             let g = device.geometry();
             let (groups, pus) = (g.dimensions().groups, g.dimensions().pus);
             for pu in (0..groups).flat_map(|group| (0..pus).map(move |pu| (group, pu))) {
@@ -94,7 +91,7 @@ impl ChunkMap {
                 let mut cells = vec![Cell::default(); chunks.div_ceil(each) as usize];
                 for number in 0..g.chunks() {
                     let index = g.chunk_of(pu, number);
-                    let valid = if tells_valid { target.valid_blocks(index) } else { 0 };
+                    let valid = if tells_valid { drive.valid_blocks(shard, index) } else { 0 };
                     let cell = &mut cells[(number / each) as usize];
                     cell.note(&device.chunks()[index], valid, g.chunk_blocks());
                 }
@@ -162,7 +159,7 @@ mod tests {
         let name = "mem:ref,size=16M,groups=2,pus=2,pages=32";
         let drive = written(name, 16 << 20, 4 << 20);
         let json = ChunkMap::of(&drive).unwrap().to_json();
-        let device = drive.target(0).lower().device();
+        let device = drive.lower(0).device();
         let g = device.geometry();
         let (valid, erases) = (numbers(&json["valid"]), numbers(&json["erases"]));
         assert_eq!((json["each"].as_u64(), valid.len(), erases.len()), (Some(1), 4, 4));

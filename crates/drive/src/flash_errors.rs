@@ -6,7 +6,7 @@ use device::ErrorCounters;
 use measure::units;
 use serde_json::{Value, json};
 
-use crate::whole::Drive;
+use crate::whole::{Drive, Observed, devices};
 
 /// What went wrong since the drive was made or opened, or in a run: nothing where errors
 /// are not modelled and the medium fails nothing.
@@ -22,11 +22,10 @@ pub struct FlashErrors {
 impl FlashErrors {
     /// What went wrong in a drive so far.
     pub fn of(drive: &dyn Drive) -> FlashErrors {
-        let targets = || (0..drive.shards()).map(|shard| drive.target(shard));
         FlashErrors {
-            errors: targets().map(|target| target.lower().device().errors()).sum(),
-            patrolled: targets().map(|target| target.lower().device().patrolled()).sum(),
-            refreshed: targets().map(|target| target.counters().refreshed).sum(),
+            errors: devices(drive).map(|device| device.errors()).sum(),
+            patrolled: devices(drive).map(|device| device.patrolled()).sum(),
+            refreshed: drive.counters().refreshed,
         }
     }
 

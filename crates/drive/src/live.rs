@@ -16,7 +16,7 @@ use crate::backing::Backing;
 use crate::batched::BoxedBatch;
 use crate::caches::Caches;
 use crate::told::{Explained, Told};
-use crate::whole::{Boxed, Drive, Observed, READ_ONLY, few};
+use crate::whole::{Boxed, Drive, Observed, READ_ONLY, devices, few};
 
 /// The operations, by name, in the order in which they are counted.
 pub const OPS: [(BlockOp, &str); 5] = [
@@ -213,13 +213,13 @@ fn read_only(drive: &Boxed) -> Option<String> {
     if let Some((why, _)) = drive.fault() {
         return Some(why.to_string());
     }
-    let is_closed = (0..drive.shards()).any(|shard| drive.target(shard).is_read_only());
+    let is_closed = (0..drive.targets()).any(|target| drive.target(target).is_read_only());
     is_closed.then(|| READ_ONLY.into())
 }
 
 /// What a drive tells of itself at a time of its own.
 pub(crate) fn glimpse(drive: &Boxed, now: Time) -> Glimpse {
-    let devices = || (0..drive.shards()).map(|shard| drive.target(shard).lower().device());
+    let devices = || devices(drive);
     let written = drive.counters();
     Glimpse {
         written,
@@ -244,7 +244,7 @@ pub(crate) fn count_chunks(
     most: usize,
     count: &mut ChunkCount,
 ) -> Option<Place> {
-    let device = drive.target(shard).lower().device();
+    let device = drive.lower(shard).device();
     match device.count_chunks(from, most, count) {
         Some(next) => Some((shard, next)),
         None => (shard + 1 < drive.shards()).then_some((shard + 1, 0)),

@@ -359,7 +359,7 @@ mod tests {
                 let (status, end) = act(&mut drive, now, BlockOp::Write, at << 16);
                 assert!(status.is_ok(), "{status}");
                 now = end;
-                let open = drive.target(0).lower().device().chunks().iter().filter(is_open);
+                let open = drive.lower(0).device().chunks().iter().filter(is_open);
                 assert!(open.count() <= MOST.max(open_before), "kill {kill}");
             }
             assert_eq!(drive.counters().retired, 0);

@@ -15,6 +15,7 @@
 use device::{Buffered, Cached, Device, Link, OpenChannel, Powered, Queued};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
+use media::{Claim, CreateError, MediaError};
 use nvram::{NvRam, Protected, Started};
 use port::lazy::{SPARE, ask_for};
 use port::{BLOCK_BYTES, Port, Ring, Striped, Time, random};
@@ -24,11 +25,11 @@ use targets::{Pblk, PblkConfig};
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::fault_rules::Layer;
-use crate::lower::{self, Lower};
+use crate::lower::{self, Flash, Lower};
 use crate::memory;
 use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
-use crate::whole::{self, Boxed, Drive, Faulted, Left};
+use crate::whole::{self, Boxed, Drive, Faulted, Left, Shared};
 
 /// Of a drive that is there again: for how long it was off, in ns. Nothing of a
 /// new one.
@@ -59,14 +60,16 @@ pub fn build_populated(
     let mut media = media(config, config.spec.store.kept())?;
     for (shard, medium) in (0..).zip(&mut media) {
         let config = &config.shard(shard);
-        let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
-        let (held, own) = (memory::held_blocks(config), targets::own_blocks(&data));
+        let each = config.target();
+        let data = Dimensions { chunks: each.data_chunks(), ..each.above.dimensions() };
+        let own = targets::own_blocks(&data) * u64::from(config.spec.targets);
+        let held = memory::held_blocks(config);
         if !medium.populate(held, own, &mut go_on) {
             return Err(Error::Failed("stopped before anything was measured".into()));
         }
     }
     let drive = new(config, seed, media)?;
-    (0..drive.shards()).for_each(|shard| drive.target(shard).populate());
+    (0..drive.targets()).for_each(|target| drive.target(target).populate());
     Ok(drive)
 }
 
@@ -100,7 +103,8 @@ pub fn recover(
 
 /// What a drive says of itself before it is started.
 pub struct Look {
-    /// What the target's checkpoint says; one with batched writes tells nothing.
+    /// What the target's checkpoint says; one with batched writes, and several, tell
+    /// nothing.
     pub peek: Option<Peek>,
     /// Superblocks with an offline member, where there is parity.
     pub degraded: usize,
@@ -118,6 +122,7 @@ pub fn look(
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     let peek = match config.spec.target {
         TargetKind::Batch => None,
+        TargetKind::Pblk if config.spec.targets > 1 => None,
         TargetKind::Pblk => Some(Pblk::peek(flash, target(config, seed)).map_err(failed)?),
     };
     Ok(Look { peek, degraded })
@@ -144,6 +149,7 @@ fn assemble(
     let is_inside = config.profile.side == Side::Device && !link.is_instant();
     let buffer = lower::buffer(config);
     let is_bare = config.spec.parity == 0
+        && config.spec.targets == 1
         && config.faults.is_empty()
         && buffer.is_none()
         && (is_inside || link.is_instant());
@@ -168,6 +174,10 @@ fn assemble(
         } else if is_bare {
             let (pblk, ready) = start(config, seed, device, found.is_some()).map_err(failed)?;
             (Box::new(pblk), ready)
+        } else if config.spec.targets > 1 {
+            let flash = lower::before(config, device, buffer.as_ref())?;
+            let (shared, ready) = share(config, seed, flash, found.is_some())?;
+            (Box::new(shared), ready)
         } else {
             let flash = lower::before(config, device, buffer.as_ref())?;
             let (pblk, ready) = start(config, seed, flash, found.is_some()).map_err(failed)?;
@@ -254,6 +264,51 @@ fn start<D: Lower>(
     Pblk::recover(lower, set_up, Time::ZERO).map_err(failed)
 }
 
+/// Several targets on one device: new, or recovered one after the other.
+fn share(
+    config: &DriveConfig,
+    seed: u64,
+    flash: Flash,
+    is_found: bool,
+) -> Result<(Shared, Time), Error> {
+    let (targets, placement) = (config.spec.targets, config.spec.placement);
+    let one = &config.target();
+    let timing = &one.profile.timing;
+    let depth = (flash.depth() / targets as usize).max(1);
+    let (mut shared, mut ready) = (Shared::new(flash), Time::ZERO);
+    let failed = |source| Error::Recovery { name: config.name.clone(), source };
+    for n in 0..targets {
+        let claim = Claim {
+            place: placement.place(&config.above, targets, n).map_err(media_error)?,
+            depth,
+            open_chunks: (timing.open_chunks, timing.open_chunks_pu),
+            chunk_time: 0,
+        };
+        let set_up = target(one, seed.wrapping_add(random::STEP.wrapping_mul(n.into())));
+        if is_found {
+            let find = |partition, now| Pblk::recover(partition, set_up, now).map_err(failed);
+            let found = shared.found(&claim, ready, find);
+            (shared, ready) = found.map_err(create_error)?;
+        } else {
+            let make = |partition| new_target(one, partition, set_up);
+            shared.create(&claim, make).map_err(create_error)?;
+        }
+    }
+    Ok((shared, ready))
+}
+
+/// What its places say of a drive that was resolved is not the user's to mend.
+fn media_error(e: MediaError) -> Error {
+    Error::Failed(e.to_string())
+}
+
+fn create_error(e: CreateError<Error>) -> Error {
+    match e {
+        CreateError::Media(e) => media_error(e),
+        CreateError::Target(e) => e,
+    }
+}
+
 /// Puts a protected cache above a drive. What its journal writes again the host
 /// had asked for once.
 fn protect(
@@ -263,11 +318,11 @@ fn protect(
     at: Time,
 ) -> Result<(Boxed, Started), Error> {
     let shape = drive.shape();
-    let before: Vec<_> = (0..drive.shards()).map(|n| drive.target(n).counters()).collect();
+    let before: Vec<_> = (0..drive.targets()).map(|n| drive.target(n).counters()).collect();
     let started = |e| Error::Failed(format!("{}: {e}", config.name));
     let (mut drive, did) = Protected::start(drive, shape, journal, at).map_err(started)?;
-    for (shard, before) in before.into_iter().enumerate() {
-        drive.target_mut(shard).count_as_own(before);
+    for (target, before) in before.into_iter().enumerate() {
+        drive.target_mut(target).count_as_own(before);
     }
     Ok((Box::new(drive), did))
 }
@@ -324,6 +379,8 @@ pub fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
 pub fn needs_stories(config: &DriveConfig) -> Result<(), Error> {
     let what = if !config.faults.is_empty() {
         "fault rules stand between, which tell no stories: leave them out"
+    } else if config.spec.targets > 1 {
+        "its targets share a device, and who waited behind whom is told of one: take targets=1"
     } else if config.cache_mode() != CacheMode::Volatile {
         "its protected cache tells no stories: take cache=volatile"
     } else {
@@ -519,6 +576,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn targets_go_together_with_what_is_around_them() {
+        for more in [
+            "",
+            ",side=host",
+            ",cache=protected,placement=stripe",
+            ",queues=2,queue_depth=8,cores=2,core_read=1us,read_cache=1m,buffer_rate=1GB/s",
+            ",placement=stripe,open_chunks=400,open_chunks_pu=100",
+        ] {
+            for rules in [
+                &[][..],
+                &["above:read,delay=1ms", "below:write,delay=1us", "medium:slow,probability=1"],
+            ] {
+                let name = format!("mem:tlc,size=16M,groups=2,pus=4,pages=16,targets=4{more}");
+                let struck = lives(&name, rules);
+                assert!(struck.iter().all(|&times| times > 0), "{name}: {struck:?}");
+            }
+        }
+    }
+
+    /// A target has its part of the addresses, and counts what was written there.
+    #[test]
+    fn each_target_has_its_part() {
+        let mut drive = build("mem:tlc,size=16M,groups=2,pus=4,pages=16,targets=4");
+        let mut now = Time::ZERO;
+        for target in 0..4 {
+            let (first, bytes) = drive.part(target).unwrap();
+            assert_eq!((first, bytes), (target as u64 * (4 << 20), 4 << 20));
+            for i in 0..=target as u64 {
+                now = act(&mut drive, now, BlockOp::Write, first + i * PIECE, 1).1;
+            }
+        }
+        let written: Vec<_> = (0..4).map(|n| drive.target(n).counters().user).collect();
+        assert_eq!(written, [4, 8, 12, 16]);
+        assert_eq!(drive.counters().user, 40);
+        act(&mut drive, now, BlockOp::Flush, 0, 0);
+        let chunks = drive.lower(0).device().geometry().chunk_slots();
+        let valid: u64 = (0..chunks).map(|n| u64::from(drive.valid_blocks(0, n))).sum();
+        assert_eq!(valid, 40);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Cached                  a read cache
 //! Protected               a cache that is protected against power loss
 //! Striped                 of a drive of several shards
+//! Shared                  of several targets that have one device
 //! target                  of each shard, and below it what [`Lower`] tells
 //! ```
 //!
@@ -17,9 +18,12 @@
 use std::any::Any;
 
 use device::SlcHealth;
-use device::{Buffered, CacheCounters, Cached, Link, OpenChannel, PowerHealth, Powered, Queued};
+use device::{
+    Buffered, CacheCounters, Cached, Device, Link, OpenChannel, PowerHealth, Powered, Queued,
+};
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
+use media::Partition;
 use nvram::{JournalError, Protected};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
@@ -28,7 +32,7 @@ use targets::Pblk;
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
-use crate::lower::{Lower, Struck, set_rules, struck, two_ports};
+use crate::lower::{Flash, Lower, Struck, set_rules, struck, two_ports};
 use crate::patience::Patience;
 
 /// Completions that are taken at a time while a drive is ended.
@@ -109,32 +113,31 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     }
 }
 
-/// The translation layer of a drive, whatever it is and whatever is below it.
-pub trait Guest: Target {
-    /// What is below it.
-    fn lower(&self) -> &dyn Lower;
-    /// What is below it.
-    fn lower_mut(&mut self) -> &mut dyn Lower;
-}
-
-impl<T: Over<Below: Lower>> Guest for T {
-    fn lower(&self) -> &dyn Lower {
-        self.below()
-    }
-
-    fn lower_mut(&mut self) -> &mut dyn Lower {
-        self.below_mut()
-    }
-}
-
 /// A whole block drive, whatever it is made of.
 pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
-    /// How many shards it has, each with a target of its own.
+    /// How many shards it has, each with a device of its own.
     fn shards(&self) -> usize;
-    /// The target of a shard.
-    fn target(&self, shard: usize) -> &dyn Guest;
-    /// The target of a shard.
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest;
+    /// What is below the targets of a shard.
+    fn lower(&self, shard: usize) -> &dyn Lower;
+    /// What is below the targets of a shard.
+    fn lower_mut(&mut self, shard: usize) -> &mut dyn Lower;
+    /// How many targets it has: one of each shard, or several that share the device.
+    fn targets(&self) -> usize {
+        self.shards()
+    }
+    /// A target.
+    fn target(&self, target: usize) -> &dyn Target;
+    /// A target.
+    fn target_mut(&mut self, target: usize) -> &mut dyn Target;
+    /// The part of the addresses that is a target's: the first, and how many; nothing where
+    /// they go round the targets.
+    fn part(&self, _target: usize) -> Option<(u64, u64)> {
+        None
+    }
+    /// Valid blocks of a chunk of a shard's device, as its target's counts them.
+    fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {
+        self.target(shard).valid_blocks(chunk)
+    }
     /// Its outside.
     fn shape(&self) -> Shape;
     /// Shuts it down: what is in its buffer and all it knows goes to the
@@ -145,56 +148,53 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
 
     /// The memory of its tables.
     fn memory(&self) -> Memory {
-        each(self).map(|target| target.memory()).sum()
+        targets(self).map(|target| target.memory()).sum()
     }
 
     /// A hash of targets and devices: equal where two runs were equal. Reads
     /// the whole map.
     fn state_hash(&self) -> u64 {
-        each(self).fold(0, |all: u64, target| {
-            let device = target.lower().device().state_hash();
-            all.rotate_left(1) ^ target.state_hash() ^ device.rotate_left(32)
-        })
+        let devices =
+            devices(self).fold(0, |all: u64, device| all.rotate_left(1) ^ device.state_hash());
+        let of_targets = |all: u64, target: &dyn Target| all.rotate_left(1) ^ target.state_hash();
+        targets(self).fold(0, of_targets) ^ devices.rotate_left(32)
     }
 
     /// Whether its time is a clock's, so that it passes while the drive waits
     /// for a disk ([`device::Device::set_on_a_clock`]).
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         for shard in 0..self.shards() {
-            self.target_mut(shard).lower_mut().device_mut().set_on_a_clock(on_a_clock);
+            self.lower_mut(shard).device_mut().set_on_a_clock(on_a_clock);
         }
     }
 
     /// Looks after what nobody reads: data that have grown old are written
     /// anew. For a drive on a clock, now and then.
     fn tend(&mut self, now: Time) {
-        for shard in 0..self.shards() {
-            let target = self.target_mut(shard);
-            target.lower_mut().device_mut().patrol(now);
-            target.heed_notices(now);
-        }
+        (0..self.shards()).for_each(|shard| self.lower_mut(shard).device_mut().patrol(now));
+        (0..self.targets()).for_each(|target| self.target_mut(target).heed_notices(now));
     }
 
     /// The SLC cache of its devices; zeros where they have none.
     fn slc(&self) -> SlcHealth {
-        each(self).map(|target| target.lower().device().slc_health()).sum()
+        devices(self).map(Device::slc_health).sum()
     }
 
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)> {
-        each(self).find_map(|target| target.lower().device().medium().fault())
+        devices(self).find_map(|device| device.medium().fault())
     }
 
     /// Whether it takes no more writes, in a shard at least, as too much of its flash
     /// is worn out or failed.
     fn is_read_only(&self) -> bool {
-        each(self).any(|target| target.is_read_only())
+        targets(self).any(|target| target.is_read_only())
     }
 
     /// Whether its bytes are there after the process has ended.
     fn outlives(&self) -> bool {
-        each(self).any(|target| target.lower().device().medium().outlives())
+        devices(self).any(|device| device.medium().outlives())
     }
 
     /// How it sleeps, and how warm it is, where it does or is.
@@ -204,7 +204,7 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
 
     /// What was done for the sake of parity, where it has that.
     fn parity(&self) -> Option<ParityCounters> {
-        each(self).map(|target| target.lower().parity()).sum()
+        (0..self.shards()).map(|shard| self.lower(shard).parity()).sum()
     }
 
     /// What its read cache did, where it has one.
@@ -214,7 +214,7 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
 
     /// What its map caches did, where it has these.
     fn map_cache(&self) -> Option<MapCacheCounters> {
-        each(self).map(|target| target.map_cache()).sum()
+        targets(self).map(|target| target.map_cache()).sum()
     }
 
     /// From now on the fault rules that it was made with strike.
@@ -233,12 +233,36 @@ macro_rules! has_what_is_below {
             self.below().shards()
         }
 
-        fn target(&self, shard: usize) -> &dyn Guest {
-            self.below().target(shard)
+        fn lower(&self, shard: usize) -> &dyn Lower {
+            self.below().lower(shard)
         }
 
-        fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
-            self.below_mut().target_mut(shard)
+        fn lower_mut(&mut self, shard: usize) -> &mut dyn Lower {
+            self.below_mut().lower_mut(shard)
+        }
+
+        fn targets(&self) -> usize {
+            self.below().targets()
+        }
+
+        fn target(&self, target: usize) -> &dyn Target {
+            self.below().target(target)
+        }
+
+        fn target_mut(&mut self, target: usize) -> &mut dyn Target {
+            self.below_mut().target_mut(target)
+        }
+
+        fn part(&self, target: usize) -> Option<(u64, u64)> {
+            self.below().part(target)
+        }
+
+        fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {
+            self.below().valid_blocks(shard, chunk)
+        }
+
+        fn tend(&mut self, now: Time) {
+            self.below_mut().tend(now);
         }
 
         fn shape(&self) -> Shape {
@@ -248,17 +272,22 @@ macro_rules! has_what_is_below {
 }
 
 /// The targets of a drive.
-fn each<D: Drive + ?Sized>(drive: &D) -> impl Iterator<Item = &dyn Guest> {
-    (0..drive.shards()).map(|shard| drive.target(shard))
+fn targets<D: Drive + ?Sized>(drive: &D) -> impl Iterator<Item = &dyn Target> {
+    (0..drive.targets()).map(|target| drive.target(target))
+}
+
+/// The devices of a drive.
+pub fn devices<D: Drive + ?Sized>(drive: &D) -> impl Iterator<Item = &Device<Backing>> {
+    (0..drive.shards()).map(|shard| drive.lower(shard).device())
 }
 
 impl<D: Drive + ?Sized> Observed for D {
     fn counters(&self) -> WriteCounters {
-        each(self).map(|target| target.counters()).sum()
+        targets(self).map(|target| target.counters()).sum()
     }
 
     fn free_chunks(&self) -> u64 {
-        each(self).map(|target| target.free_chunks()).sum()
+        targets(self).map(|target| target.free_chunks()).sum()
     }
 
     fn parity_blocks(&self) -> Option<u64> {
@@ -267,27 +296,29 @@ impl<D: Drive + ?Sized> Observed for D {
 
     fn folded_blocks(&self) -> Option<u64> {
         let slc = self.slc();
-        let row = u64::from(self.target(0).lower().device().geometry().row_blocks());
+        let row = u64::from(self.lower(0).device().geometry().row_blocks());
         (slc.blocks > 0).then_some(slc.folded * row)
     }
 
     fn set_die_clocks(&mut self, from: Option<Time>) {
         for shard in 0..self.shards() {
-            self.target_mut(shard).lower_mut().device_mut().set_die_clocks(from);
+            self.lower_mut(shard).device_mut().set_die_clocks(from);
         }
     }
 
     fn dies_worked(&self, now: Time) -> Vec<u64> {
-        let devices = each(self).map(|target| target.lower().device());
-        few(devices.flat_map(|device| device.worked_until(now)))
+        few(devices(self).flat_map(|device| device.worked_until(now)))
     }
 
     fn energy(&self, now: Time) -> Energy {
-        let all: Energy = each(self).map(|target| target.lower().device().energy(now)).sum();
+        let all: Energy = devices(self).map(|device| device.energy(now)).sum();
         let saved = self.power(now).map_or(0, |power| power.saved);
         Energy { idle: all.idle.saturating_sub(saved), ..all }
     }
 }
+
+/// Several targets on one device.
+pub type Shared = media::Shared<Flash, Pblk<Partition<Flash>>>;
 
 /// A drive of any kind.
 pub type Boxed = Box<dyn Drive>;
@@ -317,12 +348,36 @@ impl Drive for Boxed {
         (**self).shards()
     }
 
-    fn target(&self, shard: usize) -> &dyn Guest {
-        (**self).target(shard)
+    fn lower(&self, shard: usize) -> &dyn Lower {
+        (**self).lower(shard)
     }
 
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
-        (**self).target_mut(shard)
+    fn lower_mut(&mut self, shard: usize) -> &mut dyn Lower {
+        (**self).lower_mut(shard)
+    }
+
+    fn targets(&self) -> usize {
+        (**self).targets()
+    }
+
+    fn target(&self, target: usize) -> &dyn Target {
+        (**self).target(target)
+    }
+
+    fn target_mut(&mut self, target: usize) -> &mut dyn Target {
+        (**self).target_mut(target)
+    }
+
+    fn part(&self, target: usize) -> Option<(u64, u64)> {
+        (**self).part(target)
+    }
+
+    fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {
+        (**self).valid_blocks(shard, chunk)
+    }
+
+    fn tend(&mut self, now: Time) {
+        (**self).tend(now);
     }
 
     fn shape(&self) -> Shape {
@@ -359,11 +414,19 @@ impl<D: Lower> Drive for Pblk<D> {
         1
     }
 
-    fn target(&self, _shard: usize) -> &dyn Guest {
+    fn lower(&self, _shard: usize) -> &dyn Lower {
+        self.below()
+    }
+
+    fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
+        self.below_mut()
+    }
+
+    fn target(&self, _target: usize) -> &dyn Target {
         self
     }
 
-    fn target_mut(&mut self, _shard: usize) -> &mut dyn Guest {
+    fn target_mut(&mut self, _target: usize) -> &mut dyn Target {
         self
     }
 
@@ -508,11 +571,19 @@ impl Drive for Striped<Boxed> {
         self.count()
     }
 
-    fn target(&self, shard: usize) -> &dyn Guest {
+    fn lower(&self, shard: usize) -> &dyn Lower {
+        self.shard(shard).lower(0)
+    }
+
+    fn lower_mut(&mut self, shard: usize) -> &mut dyn Lower {
+        self.shard_mut(shard).lower_mut(0)
+    }
+
+    fn target(&self, shard: usize) -> &dyn Target {
         self.shard(shard).target(0)
     }
 
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Target {
         self.shard_mut(shard).target_mut(0)
     }
 
@@ -557,7 +628,7 @@ impl Faulted {
     fn set_rules(&mut self, rules: &Rules) {
         set_rules(&mut self.port, Layer::Above, rules);
         // Rules below it are of a drive that is one shard.
-        self.target_mut(0).lower_mut().set_rules(rules);
+        self.lower_mut(0).set_rules(rules);
     }
 }
 
@@ -608,7 +679,7 @@ impl Drive for Faulted {
     }
 
     fn injected(&self) -> Vec<Injected> {
-        let lower = self.target(0).lower();
+        let lower = self.lower(0);
         self.rules.injected(|layer, is_delay| match layer {
             Layer::Above => struck(&self.port, is_delay),
             Layer::Below => lower.struck(is_delay),
@@ -617,26 +688,90 @@ impl Drive for Faulted {
     }
 }
 
+impl Drive for Shared {
+    fn shards(&self) -> usize {
+        1
+    }
+
+    fn lower(&self, _shard: usize) -> &dyn Lower {
+        self.media().device()
+    }
+
+    fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
+        self.media_mut().device_mut()
+    }
+
+    fn targets(&self) -> usize {
+        self.numbers().count()
+    }
+
+    fn target(&self, target: usize) -> &dyn Target {
+        let target: &Pblk<_> = media::Shared::target(self, target);
+        target
+    }
+
+    fn target_mut(&mut self, target: usize) -> &mut dyn Target {
+        let target: &mut Pblk<_> = media::Shared::target_mut(self, target);
+        target
+    }
+
+    fn part(&self, target: usize) -> Option<(u64, u64)> {
+        Some((self.first_of(target), self.shape_of(target).bytes))
+    }
+
+    fn valid_blocks(&self, _shard: usize, chunk: usize) -> u32 {
+        let owner = self.media().owner(chunk);
+        owner.map_or(0, |(n, its)| Target::valid_blocks(media::Shared::target(self, n), its))
+    }
+
+    fn tend(&mut self, now: Time) {
+        self.lower_mut(0).device_mut().patrol(now);
+        self.heed_notices(now);
+    }
+
+    fn shape(&self) -> Shape {
+        media::Shared::shape(self)
+    }
+
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.lower_mut(0).device_mut().set_on_a_clock(false);
+        let at = rest(&mut *self, now, Some(now));
+        self.close(now);
+        let at = at.max(rest(&mut *self, now, None));
+        let closed = self.is_closed();
+        ended(Box::new(self.into_device()), closed, at)
+    }
+}
+
 /// Shuts down a target, and what is below it.
 fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
     target.below_mut().device_mut().set_on_a_clock(false);
-    let mut done = Ring::new(DONE);
-    let mut patience = Patience::default();
-    let mut at = now;
-    let mut rest = |target: &mut T, until: Option<Time>| {
-        // Also what comes after the end: erases that nothing waits for.
-        while let Some(event) = target.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-            at = at.max(event);
-            target.advance(event, &mut done);
-            done.drain().for_each(drop);
-            patience.look(event);
-        }
-    };
-    rest(&mut target, Some(now));
+    let at = rest(&mut *target, now, Some(now));
     target.close(now);
-    rest(&mut target, None);
+    let at = at.max(rest(&mut *target, now, None));
     let closed = target.is_closed();
-    let device = Box::new(target.into_below()).into_device();
+    ended(Box::new(target.into_below()), closed, at)
+}
+
+/// Lets what is due happen, until then or until nothing is: also what comes after the end,
+/// erases that nothing waits for. Gives the time that it came to, not before `now`.
+fn rest<P>(port: &mut P, now: Time, until: Option<Time>) -> Time
+where
+    P: Port<Cmd = BlockReq, Done = BlockDone>,
+{
+    let (mut done, mut patience, mut at) = (Ring::new(DONE), Patience::default(), now);
+    while let Some(event) = port.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
+        at = at.max(event);
+        port.advance(event, &mut done);
+        done.drain().for_each(drop);
+        patience.look(event);
+    }
+    at
+}
+
+/// What a drive left whose targets have ended, all well or not.
+fn ended(lower: Box<dyn Lower>, closed: bool, at: Time) -> Result<Ended, Error> {
+    let device = lower.into_device();
     let chunks = device.chunks().to_vec();
     let medium = device.cut().into_lowest();
     match medium.fault() {

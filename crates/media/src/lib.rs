@@ -31,4 +31,4 @@ pub use error::MediaError;
 pub use manager::{MAX_TARGETS, Media};
 pub use partition::Partition;
 pub use place::{Place, Placement};
-pub use shared::Shared;
+pub use shared::{CreateError, Shared};

@@ -70,6 +70,14 @@ pub enum DriveError {
         /// What divides the groups.
         divisors: String,
     },
+    /// Targets that the drive cannot have.
+    #[error("`targets` cannot be `{targets}` in the drive's name: {why}")]
+    Targets {
+        /// What was given.
+        targets: u32,
+        /// Why not.
+        why: String,
+    },
     /// A key of a null drive that takes time, on one that takes none.
     #[error(
         "`{key}` is for a null drive that takes time: add completion_nsec, \

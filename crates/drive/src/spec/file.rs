@@ -15,12 +15,15 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use drivefile::{CacheMode, DriveFile, FileError, Header, Opened};
-use flash::{Dimensions, Profile};
+use flash::{Dimensions, Geometry, Profile};
+use media::Placement;
 use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::capacity::above;
-use super::memory::{STREAMS_RANGE, victim_from_name, victim_name};
+use super::memory::{
+    STREAMS_RANGE, placement_from_name, placement_name, victim_from_name, victim_name,
+};
 use super::value::{flag, name_and_pairs};
 use super::{
     Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind,
@@ -184,22 +187,28 @@ struct Text {
     target: String,
     victim: String,
     /// Streams of placements; not there for one.
-    #[serde(default = "one_stream", skip_serializing_if = "is_one_stream")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     streams: u32,
     seed: u64,
     cache: String,
     /// Parallel units to a superblock with parity; not there without.
     #[serde(default, skip_serializing_if = "is_none")]
     parity: u32,
+    /// Targets that share the device; not there for one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    targets: u32,
+    /// How they share it; not there where each has units of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    placement: Option<String>,
 }
 
 /// What a text says that does not name them.
-fn one_stream() -> u32 {
+fn one() -> u32 {
     1
 }
 
-fn is_one_stream(streams: &u32) -> bool {
-    *streams == 1
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// Whether a drive has no parity, or no idle blocks.
@@ -244,6 +253,9 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         seed,
         cache: cache_name(cache).into(),
         parity: config.spec.parity,
+        targets: config.spec.targets,
+        placement: (config.spec.placement != Placement::default())
+            .then(|| placement_name(config.spec.placement).into()),
     };
     let drive = toml::to_string(&text)
         .map_err(|e| Error::Usage(format!("the drive cannot be written down: {e}")))?;
@@ -275,6 +287,9 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     let store = Store::from_name(&text.store).ok_or_else(|| wrong(&"its store is unknown"))?;
     let target =
         TargetKind::from_name(&text.target).ok_or_else(|| wrong(&"its target is unknown"))?;
+    let placement =
+        text.placement.as_deref().map_or(Some(Placement::default()), placement_from_name);
+    let placement = placement.ok_or_else(|| wrong(&"its placement is unknown"))?;
     let victim = victim_from_name(&text.victim).ok_or_else(|| wrong(&"its victim is unknown"))?;
     let all = header.geometry.dimensions();
     let data = Dimensions { chunks: text.data_chunks, ..all };
@@ -300,6 +315,8 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         victim,
         streams: text.streams,
         parity: text.parity,
+        targets: text.targets,
+        placement,
         cache: cache_of(header.cache),
         ..MemorySpec::new(&profile.name)
     };
@@ -311,6 +328,18 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     }
     let idle = text.idle;
     let config = DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults };
+    let is_shared = match config.spec.targets {
+        1 => true,
+        parts => {
+            placement.part(&config.geometry, parts).is_ok()
+                && placement.part(&Geometry::new(data).map_err(|e| wrong(&e))?, parts).is_ok()
+                && config.spec.parity == 0
+                && config.size.is_multiple_of(u64::from(parts) * BLOCK_BYTES)
+        }
+    };
+    if !is_shared {
+        return Err(wrong(&"its targets do not come out even"));
+    }
     if config.size / BLOCK_BYTES >= config.data_blocks() {
         return Err(wrong(&"it is larger than its flash"));
     }
@@ -333,6 +362,8 @@ mod tests {
             "mem:tlc,size=1G,spare=0.2,store=checksum,victim=d-choices:3,suspend=true",
             "mem:null,size=16M,store=none,victim=fifo",
             "mem:tlc,size=1G,parity=8",
+            "mem:tlc,size=1G,targets=4",
+            "mem:tlc,size=1G,targets=4,placement=stripe",
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
             "mem:client-tlc,size=1G",
@@ -347,6 +378,9 @@ mod tests {
                 (config.spec.store, config.spec.victim)
             );
             assert_eq!(back.spec.streams, config.spec.streams);
+            assert_eq!(back.spec.targets, config.spec.targets);
+            assert_eq!(back.spec.placement, config.spec.placement);
+            assert_eq!(back.target().reserve, config.target().reserve);
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
             assert_eq!((back.spec.cache, head.cache), (config.spec.cache, config.cache_mode()));
             assert_eq!(back.name, "ssd:x");

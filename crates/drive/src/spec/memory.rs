@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use flash::Profile;
 use flash::profile::{KEYS, Key};
+use media::Placement;
 use parity::{MAX_WIDTH, MIN_WIDTH};
 use port::BLOCK_BYTES;
 use targets::Victim;
@@ -16,6 +17,8 @@ const STORES: &str = "memory, checksum or none";
 const TARGETS: &str = "pblk or batch";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
+const TARGET_COUNTS: &str = "1 to 64";
+const PLACEMENTS: &str = "isolate or stripe";
 const SHARDS: &str =
     "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
 pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch";
@@ -130,6 +133,16 @@ pub(super) fn victim_name(victim: Victim) -> String {
     }
 }
 
+/// A placement by its name.
+pub(super) fn placement_from_name(name: &str) -> Option<Placement> {
+    Placement::NAMES.into_iter().find(|(_, its)| *its == name).map(|(placement, _)| placement)
+}
+
+/// The name that [`placement_from_name`] reads.
+pub(super) fn placement_name(placement: Placement) -> &'static str {
+    Placement::NAMES.into_iter().find(|(its, _)| *its == placement).map_or("", |(_, name)| name)
+}
+
 /// The name of a drive in memory, parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemorySpec {
@@ -152,6 +165,10 @@ pub struct MemorySpec {
     pub cache: Cache,
     /// Shards that share its groups and addresses ([`port::Striped`]).
     pub shards: u32,
+    /// Targets that share its device, each with a part of the addresses.
+    pub targets: u32,
+    /// How these share it.
+    pub placement: Placement,
     /// Keys of the profile that are set again, in the order given.
     pub overrides: Vec<(String, String)>,
 }
@@ -169,6 +186,8 @@ impl MemorySpec {
             parity: 0,
             cache: Cache::default(),
             shards: 1,
+            targets: 1,
+            placement: Placement::default(),
             overrides: Vec::new(),
         }
     }
@@ -212,6 +231,16 @@ impl MemorySpec {
                 if self.shards == 0 {
                     return Err(wrong("shards", SHARDS));
                 }
+            }
+            "targets" => {
+                self.targets = number("targets", value)?;
+                if self.targets == 0 || self.targets as usize > media::MAX_TARGETS {
+                    return Err(wrong("targets", TARGET_COUNTS));
+                }
+            }
+            "placement" => {
+                self.placement =
+                    placement_from_name(value).ok_or_else(|| wrong("placement", PLACEMENTS))?;
             }
             _ if KEYS.iter().any(|k| k.name == key) => {
                 let mut any = Profile::builtin("null").expect("it is built in");
@@ -260,6 +289,12 @@ impl fmt::Display for MemorySpec {
         if self.shards > 1 {
             write!(f, ",shards={}", self.shards)?;
         }
+        if self.targets > 1 {
+            write!(f, ",targets={}", self.targets)?;
+        }
+        if self.placement != Placement::default() {
+            write!(f, ",placement={}", placement_name(self.placement))?;
+        }
         self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
     }
 }
@@ -276,5 +311,6 @@ fn width_of(value: &str) -> Result<u32, DriveError> {
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
     let own = ["size", "store", "target", "victim", "streams", "parity", "cache", "shards"];
+    let own = own.into_iter().chain(["targets", "placement"]);
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use drivefile::CacheMode;
+use media::Placement;
 use port::BLOCK_BYTES;
 use proptest::prelude::*;
 use targets::Victim;
@@ -328,10 +329,11 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
     );
     let profiles = prop_oneof![Just("ref"), Just("tlc"), Just("./a file=1.toml")];
     let sizes = prop::option::of(1u64..1 << 40);
-    let counts = (1u32..5, 1u32..5);
+    let places = prop_oneof![Just(Placement::Isolate), Just(Placement::Stripe)];
+    let counts = (1u32..5, 1u32..5, 1u32..=64, places);
     (profiles, sizes, stores, victims, (widths, caches, counts), overrides.prop_shuffle()).prop_map(
         |(profile, blocks, store, victim, (parity, cache, counts), overrides)| {
-            let (shards, streams) = counts;
+            let (shards, streams, targets, placement) = counts;
             MemorySpec {
                 profile: profile.into(),
                 size: blocks.map(|b| b * BLOCK_BYTES),
@@ -342,10 +344,64 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
                 parity,
                 cache,
                 shards,
+                targets,
+                placement,
                 overrides: overrides.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
             }
         },
     )
+}
+
+#[test]
+fn targets_are_all_of_the_drive() {
+    for name in [
+        "mem:ref,size=1G",
+        "mem:tlc",
+        "mem:tlc,size=3G,spare=0.2",
+        "mem:tlc,size=1G,factory_bad=0.002",
+    ] {
+        for more in ["targets=2", "targets=4", "targets=3,placement=stripe"] {
+            let full = format!("{name},{more}");
+            let config = match mem(&full) {
+                Ok(config) => config,
+                // Thirds of a GiB, and of the chunks of a profile.
+                Err(e) => {
+                    assert!(matches!(e, DriveError::Targets { .. }), "{full}: {e}");
+                    assert!(full.contains("targets=3"), "{full}: {e}");
+                    continue;
+                }
+            };
+            let (one, parts) = (config.target(), config.spec.targets);
+            assert_eq!(one.size * u64::from(parts), config.size, "{full}");
+            assert_eq!(
+                one.geometry.blocks() * u64::from(parts),
+                config.geometry.blocks(),
+                "{full}"
+            );
+            assert_eq!(one.data_blocks() * u64::from(parts), one_idle(&config, &one), "{full}");
+            assert!(one.spare() > 0.0 && one.size.is_multiple_of(1 << 20), "{full}");
+        }
+    }
+    for (name, why) in [
+        ("mem:ref,size=1G,targets=2,shards=2", "shards is for a drive of one target"),
+        ("mem:tlc,size=1G,targets=2,parity=4", "parity is for a drive of one target"),
+        ("mem:tlc,size=1G,targets=2,target=batch", "target=batch is for a drive of one target"),
+        ("mem:tlc,size=100M,targets=3", "whole MiB"),
+        ("mem:tlc,size=63M,targets=63", "take a divisor"),
+        ("mem:tlc,targets=65", "1 to 64"),
+        ("mem:tlc,targets=0", "1 to 64"),
+        ("mem:tlc,targets=2,placement=near", "isolate or stripe"),
+    ] {
+        let text = mem(name).unwrap_err().to_string();
+        assert!(text.contains(why), "{name}: {text}");
+    }
+}
+
+/// Blocks that hold data of all targets, each of which has idle ones.
+fn one_idle(config: &DriveConfig, one: &DriveConfig) -> u64 {
+    let (all, units) = (u64::from(config.above.total_pus()), u64::from(one.above.total_pus()));
+    let idle = u64::from(config.spec.targets) * units * u64::from(config.idle);
+    all * u64::from(config.data_chunks()) * u64::from(config.above.chunk_blocks()) - idle
 }
 
 #[test]

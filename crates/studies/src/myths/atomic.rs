@@ -126,7 +126,7 @@ fn journaled(lab: &mut Lab, count: u64) -> Result<Cost, Error> {
     let ended = now;
     // What is in the buffer counts, too.
     Write { offset: 0, len: BLOCK_BYTES, fua: true }.run(&mut drive, now)?;
-    let programmed = drive.target(0).lower().device().counters().blocks_programmed;
+    let programmed = drive.lower(0).device().counters().blocks_programmed;
     let command = format!(
         "{count} times {PAGES} random pages on {name}, one at a time: all with a record to a log, \
          with FUA, and then each to its place"

@@ -77,7 +77,7 @@ fn worn(lab: &mut Lab, name: &str) -> Result<(f64, f64), Error> {
     lab.note_step("wear", command, json!({ "drive": name, "writes": writes }));
     let (drive, _) = driver.into_drive();
     let worn: Vec<f64> =
-        drive.target(0).lower().device().chunks().iter().map(|c| f64::from(c.wear)).collect();
+        drive.lower(0).device().chunks().iter().map(|c| f64::from(c.wear)).collect();
     let mean = worn.iter().sum::<f64>() / worn.len() as f64;
     let most = worn.iter().copied().fold(0.0, f64::max);
     Ok((most - mean, mean))
