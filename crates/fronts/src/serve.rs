@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use device::realtime::Clock;
-use exports::nbd::{Export, Report, Server, StopHandle};
+use exports::nbd::{Export, NotServable, Report, Server, StopHandle};
 use exports::{Limits, SharedDrive};
 use measure::{WriteAmplification, units};
 use metrics::Facts;
@@ -127,6 +127,7 @@ impl Serving<'_> {
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
+        let export = with_targets(export, &drive).map_err(|e| Error::Usage(e.to_string()))?;
         let export = export.read_only(drive.fault().is_some());
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
@@ -234,6 +235,14 @@ impl Serving<'_> {
         }
         ended
     }
+}
+
+/// Exports each of several targets, too.
+fn with_targets(export: Export, drive: &Boxed) -> Result<Export, NotServable> {
+    let parts = (0..drive.targets()).filter_map(|n| Some((n, drive.part(n)?)));
+    parts.fold(Ok(export), |export, (n, part)| {
+        export?.with_part(&format!("target{n}"), &format!("target {n} of an ssdkit drive"), part)
+    })
 }
 
 /// Looks after a drive that nobody uses, until the other end is dropped: its

@@ -15,7 +15,8 @@ pub enum BlockOp {
     Read,
     /// Store the buffer.
     Write,
-    /// Make all writes and trims that completed before durable. No address.
+    /// Make all writes and trims that completed before durable. No address: but where a
+    /// drive is of several targets, one with a length is for those in that range alone.
     Flush,
     /// Give the range up; it reads as zeros.
     Trim,

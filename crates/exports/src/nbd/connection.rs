@@ -91,9 +91,9 @@ where
     let socket = member.member();
     let sock = socket.as_fd();
     let mut input = Input::new();
-    if !negotiate(sock, export, &mut input, member.budget().greeting())? {
+    let Some(export) = negotiate(sock, export, &mut input, member.budget().greeting())? else {
         return Ok(());
-    }
+    };
     let requests = Requests::new(export.shape())?;
     let limit = requests.limit();
     let seat = drive.sit(limit)?.ok_or(Ended::Full)?;

@@ -73,13 +73,13 @@ pub(super) fn some_unless_empty(got: Result<usize, Errno>) -> Result<Option<usiz
     }
 }
 
-/// Runs the negotiation. Gives whether transmission follows.
-pub(super) fn negotiate(
+/// Runs the negotiation. Gives what transmission is of, if it follows.
+pub(super) fn negotiate<'e>(
     sock: BorrowedFd<'_>,
-    export: &Export,
+    export: &'e Export,
     input: &mut Input,
     most: Duration,
-) -> Result<bool, Ended> {
+) -> Result<Option<&'e Export>, Ended> {
     let until = Instant::now() + most;
     let mut out = Vec::new();
     let mut negotiation = Negotiation::start(&mut out);
@@ -90,15 +90,15 @@ pub(super) fn negotiate(
         send_all(sock, &out, until)?;
         out.clear();
         match progress {
-            Progress::Transmission => return Ok(true),
+            Progress::Transmission => return Ok(Some(negotiation.chosen(export))),
             // Only bytes that cannot be answered are closed upon at once.
-            Progress::Close => return if used == 0 { Err(Ended::Fault) } else { Ok(false) },
+            Progress::Close => return if used == 0 { Err(Ended::Fault) } else { Ok(None) },
             Progress::More if used > 0 => continue,
             Progress::More => {}
         }
         wait_until(sock, PollFlags::IN, until)?;
         if input.receive(sock, RecvFlags::DONTWAIT)? == Some(0) {
-            return Ok(false);
+            return Ok(None);
         }
     }
 }

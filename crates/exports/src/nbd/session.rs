@@ -59,6 +59,10 @@ pub struct Export {
     description: String,
     shape: Shape,
     is_read_only: bool,
+    /// Where it begins in the drive, if it is a part of one.
+    first: Option<u64>,
+    /// Parts of it that have names of their own.
+    parts: Vec<Export>,
 }
 
 impl Export {
@@ -87,7 +91,8 @@ impl Export {
             return Err(NotServable::Shape { bytes: shape.bytes, max_bytes: shape.max_bytes });
         }
         let (name, description) = (Export::NAME.into(), "ssdkit drive".into());
-        Ok(Export { name, description, shape, is_read_only: false })
+        let (is_read_only, first, parts) = (false, None, Vec::new());
+        Ok(Export { name, description, shape, is_read_only, first, parts })
     }
 
     /// Gives the export a name and a description.
@@ -102,16 +107,41 @@ impl Export {
         Ok(self)
     }
 
+    /// Exports a part of the drive, too, by a name of its own: `bytes` from `first` on. A
+    /// flush there is one of that part ([`BlockOp::Flush`] with the part's address), which
+    /// a drive of several targets does without the others.
+    pub fn with_part(
+        mut self,
+        name: &str,
+        description: &str,
+        (first, bytes): (u64, u64),
+    ) -> Result<Export, NotServable> {
+        let shape = Shape { bytes, ..self.shape };
+        if first.checked_add(bytes).is_none_or(|end| end > self.shape.bytes) {
+            return Err(NotServable::Shape { bytes, max_bytes: shape.max_bytes });
+        }
+        let mut part = Export::even_without_data(shape)?.named(name, description)?;
+        part.first = Some(first);
+        self.parts.push(part);
+        Ok(self)
+    }
+
     /// Says whether the drive takes no writes. It is the drive that refuses
     /// them; clients are told beforehand.
     pub fn read_only(mut self, is_read_only: bool) -> Export {
         self.is_read_only = is_read_only;
+        self.parts.iter_mut().for_each(|part| part.is_read_only = is_read_only);
         self
     }
 
     /// Whether clients are told that the drive takes no writes.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
+    }
+
+    /// Its name, and those of its parts.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self).chain(&self.parts).map(|export| export.name.as_str())
     }
 
     /// The drive's shape.
@@ -131,8 +161,12 @@ impl Export {
         if self.is_read_only { all | READ_ONLY } else { all }
     }
 
-    fn is(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.name.as_bytes()
+    /// The export of that name: it, or a part of it.
+    fn find(&self, name: &[u8]) -> Option<&Export> {
+        if name.is_empty() || name == self.name.as_bytes() {
+            return Some(self);
+        }
+        self.parts.iter().find(|part| part.name.as_bytes() == name)
     }
 }
 
@@ -153,6 +187,8 @@ pub struct Negotiation {
     greeted: bool,
     no_zeroes: bool,
     options: u32,
+    /// The name by which transmission has begun.
+    chosen: Vec<u8>,
 }
 
 impl Negotiation {
@@ -164,6 +200,11 @@ impl Negotiation {
     pub fn start(out: &mut Vec<u8>) -> Negotiation {
         out.extend(greeting(FIXED_NEWSTYLE | NO_ZEROES));
         Negotiation::default()
+    }
+
+    /// The export that transmission is of, when it has begun.
+    pub fn chosen<'e>(&self, export: &'e Export) -> &'e Export {
+        export.find(&self.chosen).unwrap_or(export)
     }
 
     /// Takes one message off the front of `bytes` and writes the answer to
@@ -208,13 +249,12 @@ impl Negotiation {
         (4, Progress::More)
     }
 
-    fn option(&self, export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
+    fn option(&mut self, export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
         match option {
             OPT_EXPORT_NAME => {
                 // This option has no error reply.
-                if !export.is(data) {
-                    return Progress::Close;
-                }
+                let Some(export) = export.find(data) else { return Progress::Close };
+                self.chosen = data.to_vec();
                 out.extend(export.shape.bytes.to_be_bytes());
                 out.extend(export.flags().to_be_bytes());
                 if !self.no_zeroes {
@@ -230,13 +270,20 @@ impl Negotiation {
                 answer(out, option, REP_ERR_INVALID, b"list takes no data");
             }
             OPT_LIST => {
-                let name = export.name.as_bytes();
-                let mut entry = (name.len() as u32).to_be_bytes().to_vec();
-                entry.extend(name);
-                answer(out, option, REP_SERVER, &entry);
+                for name in export.names() {
+                    let mut entry = (name.len() as u32).to_be_bytes().to_vec();
+                    entry.extend(name.as_bytes());
+                    answer(out, option, REP_SERVER, &entry);
+                }
                 answer(out, option, REP_ACK, b"");
             }
-            OPT_INFO | OPT_GO => return info(export, option, data, out),
+            OPT_INFO | OPT_GO => {
+                let (progress, name) = info(export, option, data, out);
+                if progress == Progress::Transmission {
+                    self.chosen = name.to_vec();
+                }
+                return progress;
+            }
             _ => answer(out, option, REP_ERR_UNSUP, b"this option is not known here"),
         }
         Progress::More
@@ -244,15 +291,20 @@ impl Negotiation {
 }
 
 /// Answers `OPT_INFO` and `OPT_GO`.
-fn info(export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
+fn info<'d>(
+    export: &Export,
+    option: u32,
+    data: &'d [u8],
+    out: &mut Vec<u8>,
+) -> (Progress, &'d [u8]) {
     let Some(request) = InfoRequest::parse(data) else {
         answer(out, option, REP_ERR_INVALID, b"the lengths in this option do not add up");
-        return Progress::More;
+        return (Progress::More, b"");
     };
-    if !export.is(request.name) {
+    let Some(export) = export.find(request.name) else {
         answer(out, option, REP_ERR_UNKNOWN, b"there is no export of this name");
-        return Progress::More;
-    }
+        return (Progress::More, b"");
+    };
     let mut fact = Vec::with_capacity(16);
     fact.extend(INFO_EXPORT.to_be_bytes());
     fact.extend(export.shape.bytes.to_be_bytes());
@@ -274,7 +326,8 @@ fn info(export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progres
         }
     }
     answer(out, option, REP_ACK, b"");
-    if option == OPT_GO { Progress::Transmission } else { Progress::More }
+    let progress = if option == OPT_GO { Progress::Transmission } else { Progress::More };
+    (progress, request.name)
 }
 
 fn answer(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
@@ -326,6 +379,8 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Transmission {
     bytes: u64,
+    /// Where these begin in the drive, if they are a part of it.
+    first: Option<u64>,
     unit: u32,
     /// Bytes of data still to come.
     payload: u32,
@@ -336,7 +391,8 @@ pub struct Transmission {
 impl Transmission {
     /// Starts a transmission.
     pub fn new(export: &Export) -> Transmission {
-        Transmission { bytes: export.shape.bytes, unit: export.unit(), payload: 0, refusal: None }
+        let (bytes, unit) = (export.shape.bytes, export.unit());
+        Transmission { bytes, first: export.first, unit, payload: 0, refusal: None }
     }
 
     /// What the front of `bytes` means, and how many of them said so. While
@@ -398,8 +454,12 @@ impl Transmission {
                 cookie: r.cookie,
                 op,
                 fua: r.flags & CMD_FLAG_FUA != 0,
-                offset: r.offset,
-                len: r.len,
+                offset: self.first.unwrap_or(0) + r.offset,
+                // One of a part names some of it.
+                len: match op {
+                    BlockOp::Flush if self.first.is_some() => BLOCK_BYTES as u32,
+                    _ => r.len,
+                },
             }),
             Err(error) if self.payload > 0 => {
                 // Answered after its data: a client may not listen before.

@@ -56,6 +56,54 @@ fn a_refused_write_is_answered_after_its_data() {
     assert_eq!(t.step(&[]), (0, Step::More));
 }
 
+/// Parts have names of their own, and requests there lie in them.
+#[test]
+fn parts_are_exports_of_their_own() {
+    let whole = export();
+    let half = SHAPE.bytes / 2;
+    let parts = whole.with_part("a", "", (0, half)).unwrap();
+    let parts = parts.with_part("b", "", (half, half)).unwrap();
+    assert!(parts.clone().with_part("c", "", (half, half + 4096)).is_err());
+    for (name, first, bytes) in
+        [("", None, 2 * half), ("a", Some(0), half), ("b", Some(half), half)]
+    {
+        let (mut out, mut n) = (Vec::new(), Negotiation { greeted: true, ..Default::default() });
+        let mut ask = |option, data: &[u8]| {
+            let head = OptionHeader { option, len: data.len() as u32 }.to_bytes();
+            n.step(&parts, &[&head[..], data].concat(), &mut out).1
+        };
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend(name.as_bytes());
+        data.extend(0u16.to_be_bytes());
+        assert_eq!(ask(OPT_INFO, &data), Progress::More);
+        assert_eq!(ask(OPT_GO, &data), Progress::Transmission);
+        let chosen = n.chosen(&parts);
+        assert_eq!((chosen.first, chosen.shape.bytes), (first, bytes), "{name}");
+        let mut session = Transmission::new(chosen);
+        let at =
+            |command, offset, len| Request { flags: 0, command, cookie: 1, offset, len }.to_bytes();
+        let base = first.unwrap_or(0);
+        let (_, Step::Serve(io)) = session.step(&at(CMD_READ, bytes - 4096, 4096)) else {
+            panic!()
+        };
+        assert_eq!(io.offset, base + bytes - 4096);
+        assert_eq!(
+            session.step(&at(CMD_READ, bytes, 4096)).1,
+            Step::Refuse { cookie: 1, error: EINVAL }
+        );
+        let (_, Step::Serve(io)) = session.step(&at(CMD_FLUSH, 0, 0)) else { panic!() };
+        assert_eq!((io.offset, io.len > 0), (base, first.is_some()), "{name}");
+    }
+    let mut out = Vec::new();
+    let mut n = Negotiation { greeted: true, ..Default::default() };
+    let head = |option| OptionHeader { option, len: 4 }.to_bytes();
+    let unknown = [&head(OPT_EXPORT_NAME)[..], b"none"].concat();
+    assert_eq!(n.step(&parts, &unknown, &mut out).1, Progress::Close);
+    n.step(&parts, &OptionHeader { option: OPT_LIST, len: 0 }.to_bytes(), &mut out);
+    let has = |name: &[u8]| out.windows(name.len()).any(|w| w == name);
+    assert!(has(b"ssdkit") && has(b"\0\0\0\x01a") && has(b"\0\0\0\x01b"));
+}
+
 #[test]
 fn options_are_bounded() {
     let mut out = Vec::new();
