@@ -41,8 +41,6 @@ impl Needs {
             let all = |each: u64| each.saturating_mul(shards.into());
             return Needs { tables: all(tables), blocks: all(blocks) };
         }
-        let targets = config.spec.targets;
-        let each = config.target();
         let (geometry, above, timing) = (&config.geometry, &config.above, &config.profile.timing);
         let (kept, width) = (config.spec.store.kept(), config.spec.parity);
         let (empty, full) = RamMedium::memory(geometry, kept, held_blocks(config));
@@ -52,11 +50,13 @@ impl Needs {
             _ => Parity::<Device<RamMedium>>::tables(above),
         };
         let rows_at_once = width.saturating_sub(1).max(1);
-        let buffer = each.profile.write_buffer;
         let ends = (config.spec.streams, timing.unreadable);
-        let of_rows = (kept, rows_at_once, buffer);
-        let target = targets::pblk::tables(&each.above, each.size, of_rows, ends);
-        let target = target.saturating_mul(targets.into());
+        let target = |one: DriveConfig| {
+            let of_rows = (kept, rows_at_once, one.profile.write_buffer);
+            targets::pblk::tables(&one.above, one.size, of_rows, ends)
+        };
+        let target = (0..config.spec.targets).map(|n| target(config.target(n)));
+        let target = target.fold(0, u64::saturating_add);
         let tables = [empty, device, parity, target].into_iter().fold(0, u64::saturating_add);
         Needs { tables, blocks: full - empty }
     }
@@ -70,7 +70,7 @@ impl Needs {
 /// Blocks of flash that a drive's chunks hold at a time, about and at most.
 pub fn held_blocks(config: &DriveConfig) -> u64 {
     if config.spec.targets > 1 {
-        return held_blocks(&config.target()).saturating_mul(config.spec.targets.into());
+        return (0..config.spec.targets).map(|n| held_blocks(&config.target(n))).sum();
     }
     let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
     let (above, below) = (config.above.blocks(), config.geometry.blocks());

@@ -20,6 +20,7 @@ mod error;
 pub mod file;
 mod memory;
 mod null;
+mod shared;
 mod storage;
 mod value;
 

@@ -15,7 +15,7 @@
 use device::{Buffered, Cached, Device, Link, OpenChannel, Powered, Queued};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
-use media::{Claim, CreateError, MediaError};
+use media::{Claim, CreateError};
 use nvram::{NvRam, Protected, Started};
 use port::lazy::{SPARE, ask_for};
 use port::{BLOCK_BYTES, Port, Ring, Striped, Time, random};
@@ -60,9 +60,11 @@ pub fn build_populated(
     let mut media = media(config, config.spec.store.kept())?;
     for (shard, medium) in (0..).zip(&mut media) {
         let config = &config.shard(shard);
-        let each = config.target();
-        let data = Dimensions { chunks: each.data_chunks(), ..each.above.dimensions() };
-        let own = targets::own_blocks(&data) * u64::from(config.spec.targets);
+        let own = |one: &DriveConfig| {
+            let chunks = one.data_chunks();
+            targets::own_blocks(&Dimensions { chunks, ..one.above.dimensions() })
+        };
+        let own = (0..config.spec.targets).map(|n| own(&config.target(n))).sum();
         let held = memory::held_blocks(config);
         if !medium.populate(held, own, &mut go_on) {
             return Err(Error::Failed("stopped before anything was measured".into()));
@@ -271,15 +273,15 @@ fn share(
     flash: Flash,
     is_found: bool,
 ) -> Result<(Shared, Time), Error> {
-    let (targets, placement) = (config.spec.targets, config.spec.placement);
-    let one = &config.target();
-    let timing = &one.profile.timing;
+    let targets = config.spec.targets;
     let depth = (flash.depth() / targets as usize).max(1);
     let (mut shared, mut ready) = (Shared::new(flash), Time::ZERO);
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     for n in 0..targets {
+        let one = &config.target(n);
+        let timing = &one.profile.timing;
         let claim = Claim {
-            place: placement.place(&config.above, targets, n).map_err(media_error)?,
+            place: config.place(n),
             depth,
             open_chunks: (timing.open_chunks, timing.open_chunks_pu),
             chunk_time: 0,
@@ -297,14 +299,10 @@ fn share(
     Ok((shared, ready))
 }
 
-/// What its places say of a drive that was resolved is not the user's to mend.
-fn media_error(e: MediaError) -> Error {
-    Error::Failed(e.to_string())
-}
-
 fn create_error(e: CreateError<Error>) -> Error {
     match e {
-        CreateError::Media(e) => media_error(e),
+        // Of a drive that was resolved: nothing that its user could mend.
+        CreateError::Media(e) => Error::Failed(e.to_string()),
         CreateError::Target(e) => e,
     }
 }
@@ -596,6 +594,15 @@ mod tests {
                 assert!(struck.iter().all(|&times| times > 0), "{name}: {struck:?}");
             }
         }
+    }
+
+    #[test]
+    fn targets_may_have_parts_of_any_size() {
+        let name = "mem:tlc,size=16M,groups=2,pus=4,pages=16,units=1/5/2";
+        assert!(lives(name, &[]).is_empty());
+        let drive = build(name);
+        let parts: Vec<_> = (0..3).map(|n| drive.part(n).unwrap()).collect();
+        assert_eq!(parts, [(0, 2 << 20), (2 << 20, 10 << 20), (12 << 20, 4 << 20)]);
     }
 
     /// A target has its part of the addresses, and counts what was written there.

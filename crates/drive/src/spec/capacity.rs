@@ -12,7 +12,6 @@
 //! profile's is raised, and the report says to what.
 
 use flash::{Dimensions, Geometry, GeometryError, Profile, ProfileError, SlcCache};
-use media::Placement;
 use parity::ParityError;
 use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
@@ -28,9 +27,6 @@ const CHUNKS_OPEN: u128 = 2;
 /// write amplification is off the formulas by more than 2 %, since what is in
 /// the user's open chunk is of all ages.
 const LEAST_CHUNKS: u128 = 6;
-
-/// Bytes of which each of several targets has a multiple.
-const TARGET_UNIT: u64 = 1 << 20;
 
 /// Chunks a unit that the batch target has open beside those of pblk.
 const BATCH_CHUNKS: u32 = 2;
@@ -112,59 +108,6 @@ impl MemorySpec {
         Ok(DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults })
     }
 
-    /// A drive of several targets: one of them, so many times.
-    fn resolve_shared(&self) -> Result<DriveConfig, DriveError> {
-        let (parts, placement) = (self.targets, self.placement);
-        let wrong = |why: String| DriveError::Targets { targets: parts, why };
-        for (is_there, what) in [
-            (self.shards > 1, "shards"),
-            (self.parity > 0, "parity"),
-            (self.target == TargetKind::Batch, "target=batch"),
-        ] {
-            if is_there {
-                return Err(wrong(format!("{what} is for a drive of one target")));
-            }
-        }
-        let (mut profile, chunks_given) = self.profile()?;
-        let size = self.size.map(|size| size / u64::from(parts));
-        if size.is_some_and(|size| size == 0 || !size.is_multiple_of(TARGET_UNIT)) {
-            return Err(wrong(format!("each has whole MiB: take a size of so many times {parts}")));
-        }
-        let mut one = MemorySpec { targets: 1, size, ..self.clone() };
-        let part = placement.part(&without_slc(&profile).check()?, parts);
-        let part = match (part, placement) {
-            (Ok(part), _) => part.dimensions(),
-            // The chunks follow from the size.
-            (Err(_), Placement::Stripe) if size.is_some() && !chunks_given => profile.dimensions,
-            (Err(e), _) => return Err(wrong(e.to_string())),
-        };
-        let mut keys = vec![("groups", part.groups), ("pus", part.pus)];
-        if placement == Placement::Stripe && (size.is_none() || chunks_given) {
-            keys.push(("chunks", part.chunks));
-        }
-        let keys = keys.into_iter().map(|(key, n)| (key.to_string(), n.to_string()));
-        one.overrides
-            .extend(keys.filter(|(key, _)| key != "chunks" || chunks_given || size.is_none()));
-        let one = one.resolve()?;
-        let times = if placement == Placement::Stripe { parts } else { 1 };
-        let many = |chunks: u32| {
-            chunks.checked_mul(times).ok_or_else(|| wrong("they have too many chunks".into()))
-        };
-        let size = (one.size - one.size % TARGET_UNIT) * u64::from(parts);
-        if size == 0 {
-            return Err(wrong("each is smaller than 1 MiB: take fewer, or a larger drive".into()));
-        }
-        let chunks = many(one.geometry.chunks())?;
-        let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
-            .map_err(|source| DriveError::TooLarge { source })?;
-        profile.dimensions.chunks = many(one.data_chunks())?;
-        let reserve = many(one.reserve)?;
-        profile.timing.slc.kept = reserve;
-        let (name, spec) = (self.to_string(), self.clone());
-        let (idle, above, faults) = (one.idle, geometry, Rules::default());
-        Ok(DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults })
-    }
-
     /// The blocks of each unit that hold data, so that less the spare they are
     /// `size` bytes. `one` is the geometry with one chunk. A unit needs its open
     /// chunks beside what is closed: where that is more than the spare, one that
@@ -202,7 +145,7 @@ impl MemorySpec {
 }
 
 /// The same without its SLC cache, which may be held against all chunks only.
-fn without_slc(profile: &Profile) -> Profile {
+pub(super) fn without_slc(profile: &Profile) -> Profile {
     let mut without = profile.clone();
     without.timing.slc = SlcCache::default();
     without

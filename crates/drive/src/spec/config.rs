@@ -1,8 +1,7 @@
 //! A drive with all its numbers.
 
 use drivefile::CacheMode;
-use flash::{Dimensions, Geometry, Profile};
-use media::Placement;
+use flash::{Geometry, Profile};
 use port::BLOCK_BYTES;
 use port::striped::share;
 use serde_json::{Value, json};
@@ -47,7 +46,7 @@ impl DriveConfig {
         one.size = share(self.size, shards as usize, shard as usize);
         one.profile.dimensions.groups /= shards;
         one.profile.energy.idle /= u64::from(shards);
-        one.has_part(shards);
+        one.has_part(1, shards);
         let slc = &mut one.profile.timing.slc;
         (slc.size, slc.own) = (slc.size.part(shards), slc.own.part(shards));
         one.geometry = part(&self.geometry, shards);
@@ -56,39 +55,6 @@ impl DriveConfig {
             width => parity::geometry(&one.geometry, width).expect("it was resolved so"),
         };
         one
-    }
-
-    /// Any of its targets, on its part of the device: all are alike.
-    pub fn target(&self) -> DriveConfig {
-        let (parts, placement) = (self.spec.targets, self.spec.placement);
-        if parts == 1 {
-            return self.clone();
-        }
-        let part = |geometry| placement.part(geometry, parts).expect("it was resolved so");
-        let mut one = self.clone();
-        (one.spec.targets, one.size) = (1, self.size / u64::from(parts));
-        (one.geometry, one.above) = (part(&self.geometry), part(&self.above));
-        let chunks = self.data_chunks() / (self.geometry.chunks() / one.geometry.chunks());
-        one.profile.dimensions = Dimensions { chunks, ..one.geometry.dimensions() };
-        one.reserve = one.geometry.chunks() - chunks;
-        one.has_part(parts);
-        if placement == Placement::Stripe && self.profile.timing.open_chunks_pu < u32::MAX {
-            one.profile.timing.open_chunks_pu /= parts;
-        }
-        one
-    }
-
-    /// It has one of so many parts of what the whole drive has once.
-    fn has_part(&mut self, parts: u32) {
-        let profile = &mut self.profile;
-        // What is said is no 0, which would be `auto`.
-        let least = profile.write_buffer.min(1);
-        profile.write_buffer = (profile.write_buffer / u64::from(parts)).max(least);
-        profile.map_cache = profile.map_cache.div_ceil(parts.into());
-        // What one leaves, others cannot have.
-        if profile.timing.open_chunks < u32::MAX {
-            profile.timing.open_chunks /= parts;
-        }
     }
 
     /// Chunks a parallel unit that hold data (T).
@@ -187,6 +153,7 @@ impl DriveConfig {
             "shards": spec.shards,
             "targets": spec.targets,
             "placement": placement_name(spec.placement),
+            "units": spec.units,
             "profile": self.profile.to_table(),
         });
         if spec.parity > 0 {

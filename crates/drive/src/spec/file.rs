@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use drivefile::{CacheMode, DriveFile, FileError, Header, Opened};
-use flash::{Dimensions, Geometry, Profile};
+use flash::{Dimensions, Profile};
 use media::Placement;
 use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
@@ -200,6 +200,9 @@ struct Text {
     /// How they share it; not there where each has units of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     placement: Option<String>,
+    /// Units of each; not there where they have as many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    units: Vec<u32>,
 }
 
 /// What a text says that does not name them.
@@ -256,6 +259,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         targets: config.spec.targets,
         placement: (config.spec.placement != Placement::default())
             .then(|| placement_name(config.spec.placement).into()),
+        units: config.spec.units.clone(),
     };
     let drive = toml::to_string(&text)
         .map_err(|e| Error::Usage(format!("the drive cannot be written down: {e}")))?;
@@ -317,6 +321,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         parity: text.parity,
         targets: text.targets,
         placement,
+        units: text.units,
         cache: cache_of(header.cache),
         ..MemorySpec::new(&profile.name)
     };
@@ -328,16 +333,13 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     }
     let idle = text.idle;
     let config = DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults };
-    let is_shared = match config.spec.targets {
-        1 => true,
-        parts => {
-            placement.part(&config.geometry, parts).is_ok()
-                && placement.part(&Geometry::new(data).map_err(|e| wrong(&e))?, parts).is_ok()
-                && config.spec.parity == 0
-                && config.size.is_multiple_of(u64::from(parts) * BLOCK_BYTES)
-        }
-    };
-    if !is_shared {
+    let targets = config.spec.targets;
+    let units = &config.spec.units;
+    let is_many = (1..=media::MAX_TARGETS as u32).contains(&targets)
+        && (units.is_empty() || units.len() as u32 == targets)
+        && !units.contains(&0)
+        && (targets == 1 || config.spec.parity == 0);
+    if !is_many || !config.is_even() {
         return Err(wrong(&"its targets do not come out even"));
     }
     if config.size / BLOCK_BYTES >= config.data_blocks() {
@@ -364,6 +366,7 @@ mod tests {
             "mem:tlc,size=1G,parity=8",
             "mem:tlc,size=1G,targets=4",
             "mem:tlc,size=1G,targets=4,placement=stripe",
+            "mem:tlc,size=1G,units=1/15/16",
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
             "mem:client-tlc,size=1G",
@@ -380,7 +383,7 @@ mod tests {
             assert_eq!(back.spec.streams, config.spec.streams);
             assert_eq!(back.spec.targets, config.spec.targets);
             assert_eq!(back.spec.placement, config.spec.placement);
-            assert_eq!(back.target().reserve, config.target().reserve);
+            assert_eq!(back.target(0).reserve, config.target(0).reserve);
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
             assert_eq!((back.spec.cache, head.cache), (config.spec.cache, config.cache_mode()));
             assert_eq!(back.name, "ssd:x");

@@ -18,6 +18,7 @@ const TARGETS: &str = "pblk or batch";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
 const TARGET_COUNTS: &str = "1 to 64";
+const UNITS: &str = "the parallel units of each target, as in 1/7/8";
 const PLACEMENTS: &str = "isolate or stripe";
 const SHARDS: &str =
     "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
@@ -169,6 +170,8 @@ pub struct MemorySpec {
     pub targets: u32,
     /// How these share it.
     pub placement: Placement,
+    /// Parallel units of each, where they are not as many; else none.
+    pub units: Vec<u32>,
     /// Keys of the profile that are set again, in the order given.
     pub overrides: Vec<(String, String)>,
 }
@@ -188,6 +191,7 @@ impl MemorySpec {
             shards: 1,
             targets: 1,
             placement: Placement::default(),
+            units: Vec::new(),
             overrides: Vec::new(),
         }
     }
@@ -234,9 +238,19 @@ impl MemorySpec {
             }
             "targets" => {
                 self.targets = number("targets", value)?;
+                self.units = Vec::new();
                 if self.targets == 0 || self.targets as usize > media::MAX_TARGETS {
                     return Err(wrong("targets", TARGET_COUNTS));
                 }
+            }
+            "units" => {
+                let each = value.split('/').map(|units| number("units", units));
+                self.units = each.collect::<Result<_, _>>()?;
+                let count = self.units.len();
+                if self.units.contains(&0) || !(2..=media::MAX_TARGETS).contains(&count) {
+                    return Err(wrong("units", UNITS));
+                }
+                self.targets = count as u32;
             }
             "placement" => {
                 self.placement =
@@ -289,7 +303,10 @@ impl fmt::Display for MemorySpec {
         if self.shards > 1 {
             write!(f, ",shards={}", self.shards)?;
         }
-        if self.targets > 1 {
+        if !self.units.is_empty() {
+            let units: Vec<_> = self.units.iter().map(u32::to_string).collect();
+            write!(f, ",units={}", units.join("/"))?;
+        } else if self.targets > 1 {
             write!(f, ",targets={}", self.targets)?;
         }
         if self.placement != Placement::default() {
@@ -311,6 +328,6 @@ fn width_of(value: &str) -> Result<u32, DriveError> {
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
     let own = ["size", "store", "target", "victim", "streams", "parity", "cache", "shards"];
-    let own = own.into_iter().chain(["targets", "placement"]);
+    let own = own.into_iter().chain(["targets", "placement", "units"]);
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }
