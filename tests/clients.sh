@@ -204,6 +204,29 @@ shards_are_served_as_one_drive() {
 
 # The same job file by fio and by ours, on the same file: the same keys, and the same
 # amounts in them.
+targets_are_exports_of_their_own() {
+  start mem:tlc,size=256M,units=8/24
+  nbdinfo --list "$URI" | tee "$DIR/list" | has 'export="target1"'
+  grep -q "export-size: $((64 << 20))" "$DIR/list"
+  grep -q "export-size: $((192 << 20))" "$DIR/list"
+  local one="nbd+unix:///target1?socket=$SOCKET" clients=()
+  # At the same time, on the one device, each sees what it wrote and nothing else.
+  for target in target0 target1; do
+    fio --name=verify --ioengine=nbd --uri="nbd+unix:///$target?socket=$SOCKET" --rw=randwrite \
+      --bs=4k --iodepth=16 --size=32M --verify=crc32c --do_verify=1 --verify_fatal=1 --fsync=64 \
+      --verify_state_save=0 --output="$DIR/$target" &
+    clients+=($!)
+  done
+  for client in "${clients[@]}"; do wait "$client"; done
+  grep -q "err= 0" "$DIR/target0"
+  grep -q "err= 0" "$DIR/target1"
+  qemu-io -f raw "$one" -c "write -P 0x42 100M 64k" -c "flush" >/dev/null
+  qemu-io -f raw "$URI" -c "read -P 0x42 164M 64k" | has "^read 65536/65536"
+  qemu-io -f raw "nbd+unix:///target0?socket=$SOCKET" -c "read 64M 64k" >"$DIR/beyond" 2>&1 || true
+  lacks "^read 65536/65536" "$DIR/beyond"
+  if nbdinfo --size "nbd+unix:///target2?socket=$SOCKET" 2>/dev/null; then return 1; fi
+}
+
 job_files_are_run_as_by_fio() {
   cat >"$DIR/jobs.fio" <<END
 [global]
@@ -378,6 +401,7 @@ for name in \
   fio_verifies_what_it_wrote \
   fio_verifies_under_collection \
   shards_are_served_as_one_drive \
+  targets_are_exports_of_their_own \
   job_files_are_run_as_by_fio \
   a_hostile_client_harms_nobody \
   a_file_system_lives_on_it \

@@ -5,11 +5,12 @@
 //! two targets is cut. A flush that names a range is for the targets in it alone.
 //!
 //! Guarantees: the rules of [`Port`]; a target that is slow or full holds up its own
-//! requests and no other's, as long as whoever is above leaves it no more requests than its
-//! [depth](Shared::shape_of); targets come and go while others work, and none of their
-//! requests is lost or late for it; nothing is allocated but when one comes. What cannot
-//! be had when one comes is an error; when a target is found again on a drive and that
-//! fails, all are gone, as the drive then holds what nobody understands.
+//! requests and no other's, as long as nobody has more for it than its
+//! [depth](Shared::shape_of), and there is one line of requests to all; targets come and
+//! go while others work, and none of their requests is lost or late for it; nothing is
+//! allocated but when one comes. What cannot be had when one comes is an error; when a
+//! target is found again on a drive and that fails, all are gone, as the drive then holds
+//! what nobody understands.
 
 use std::error::Error;
 
@@ -203,10 +204,11 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     fn measure(&mut self) {
         let shapes = || self.all().map(|(_, guest)| guest.shape);
         let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
-        let depth = shapes().map(|shape| shape.depth).sum();
+        let all = shapes().map(|shape| shape.depth).sum::<usize>();
+        let depth = shapes().map(|shape| shape.depth).min().unwrap_or(0);
         let max_bytes = shapes().map(|shape| shape.max_bytes).min().unwrap_or(u64::MAX);
         self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
-        let mut ready = Ring::new((depth + DONE).max(self.ready.capacity()));
+        let mut ready = Ring::new((all + DONE).max(self.ready.capacity()));
         self.ready.pour(&mut ready);
         self.ready = ready;
         self.look();
@@ -298,7 +300,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         self.guests[target].as_ref().expect("it is there").first
     }
 
-    /// The outside of all of them: up to the last address of any.
+    /// The outside of all of them: up to the last address of any. As many may be inside as
+    /// each of the targets takes, so that who has so many for one target is never refused,
+    /// and others behind it do not wait.
     pub fn shape(&self) -> Shape {
         self.shape
     }

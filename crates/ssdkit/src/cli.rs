@@ -35,6 +35,9 @@ Drives:
   streams=1     streams in which writes of different placements are kept: 1 to 4
   parity=0      parallel units to a superblock with parity; 0: none
   shards=1      parts that share nothing, each with whole groups; not of a drive file
+  targets=1     targets that share the device, each with a part of the addresses: up to 64
+  placement=isolate  each has parallel units of its own; stripe: chunks of all of them
+  units=1/7/8   so many units of each target, where they are not as many
   cache=volatile when writes are durable: volatile (after a flush), protected (at once)
   groups, pus, planes, chunks, pages, read, program, ...: any key of the profile
 

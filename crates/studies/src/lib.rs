@@ -29,6 +29,7 @@ pub mod kernel_path;
 pub mod kernel_runs;
 pub mod lab;
 pub mod layers;
+pub mod lightnvm;
 pub mod lines;
 pub mod myths;
 pub mod others;
@@ -216,9 +217,10 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 6] = [
+    pub const ALL: [Study; 7] = [
         batched::STUDY,
         blkmq::STUDY,
+        lightnvm::STUDY,
         myths::STUDY,
         pessimistic::STUDY,
         simulator::STUDY,

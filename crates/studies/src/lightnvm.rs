@@ -1,0 +1,85 @@
+//! Study `lightnvm`: targets that share a drive and do not meet (Bjørling, González and
+//! Bonnet, "LightNVM: The Linux Open-Channel SSD Subsystem", the extended abstract of their
+//! paper at FAST 2017; thesis, chapter 6).
+//!
+//! All of it is in virtual time, on drives whose translation layer is on the host, as the
+//! paper's is. Isolated means that a target has parallel units of its own.
+//!
+//! Files: [`latency`] figure 3, reads beside more and more writes; [`tenants`] one that reads
+//! beside seven that write and collect, which the paper does not have.
+
+use report::Plot;
+
+use super::{Findings, Lab, Picture, Runs, Study};
+use drive::error::Error;
+use measure::Summary;
+
+mod latency;
+mod tenants;
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "lightnvm",
+    about: "targets with parallel units of their own: reads do not wait for the writes of others \
+            (LightNVM, section 4)",
+    run,
+};
+
+fn run(lab: &mut Lab) -> Result<Findings, Error> {
+    let mut all = latency::findings(lab)?;
+    all.join(tenants::findings(lab)?);
+    all.notes.extend(notes());
+    Ok(all)
+}
+
+fn notes() -> [String; 3] {
+    [
+        "the paper's streams are vector commands of an application; here each is of a page-mapped \
+         target (pblk), which buffers writes in the host: writes end at once, and what reads wait \
+         for is the flash"
+            .into(),
+        "100/0 to 50/50 is the share of requests: writes arrive at a rate that is that part of what \
+         reads alone do; the paper does not say how its own is kept"
+            .into(),
+        "the drives are chosen, none is fitted to the paper's: figure 3 has no number but its axis. \
+         The rule of a row was fixed before the study was run as a whole"
+            .into(),
+    ]
+}
+
+/// A figure of latencies, in us.
+fn us(summary: Option<Summary>, figure: fn(&Summary) -> Option<u64>) -> Runs {
+    let ns = summary.as_ref().and_then(figure);
+    Runs::one(ns.map_or(f64::NAN, |ns| ns as f64 / 1e3))
+}
+
+/// The latencies of a run's reads.
+fn reads(outcome: &bench::Outcome) -> Option<Summary> {
+    Some(outcome.report.read.as_ref().map_or(outcome.report.latency_ns, |read| read.latency_ns))
+}
+
+/// The picture of a plot.
+fn picture(name: &'static str, plot: &Plot) -> Option<Picture> {
+    Some(Picture { name, caption: plot.caption.clone(), svg: plot.svg()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Options, Verdict};
+    use super::*;
+    use load::watch::Watch;
+
+    /// Figures of virtual time depend on no machine: all that is judged passes.
+    #[test]
+    fn the_quick_study_passes_and_draws() {
+        let options = Options { quick: true, ..Options::default() };
+        let outcome = STUDY.measure(&options, &mut Watch::quiet()).unwrap();
+        for row in &outcome.rows {
+            assert_ne!(row.verdict(), Verdict::Fail, "{}", row.to_json());
+        }
+        let (passed, _, not_gated) = outcome.tally();
+        assert_eq!((passed, not_gated), (9, 3), "{}", outcome.to_json());
+        let names: Vec<&str> = outcome.pictures.iter().map(|picture| picture.name).collect();
+        assert_eq!(names, ["lightnvm-latency"]);
+    }
+}
