@@ -19,7 +19,9 @@ use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use flash::{LinkTiming, TAG_BYTES};
 use port::story::Wanted;
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
-use port::{BlockOp, BlockReq, Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
+use port::{
+    BlockOp, BlockReq, Completed, KvOp, KvReq, Numbered, Part, Port, Ring, Stories, Story, Time,
+};
 use port::{Turn, turn_by_events};
 
 use crate::command::{Content, VectorCmd, VectorOp};
@@ -79,6 +81,18 @@ impl Carries for BatchReq {
             }),
             BatchOp::Read => Payload::read(BLOCK_BYTES),
             BatchOp::Flush => Payload::default(),
+        }
+    }
+}
+
+impl Carries for KvReq {
+    /// Of a get or listing the completion says how much it brings.
+    fn payload(&self) -> Payload {
+        match self.op {
+            KvOp::Put(_) => Payload::write(self.key.len() as u64 + self.len),
+            KvOp::Get | KvOp::List => Payload::read(self.value.len() as u64),
+            KvOp::Exists => Payload::read(0),
+            KvOp::Delete | KvOp::Flush => Payload::default(),
         }
     }
 }
@@ -277,7 +291,7 @@ where
     fn send_up(&mut self, at: Time) {
         while let Some(done) = self.below_done.front() {
             let slot = done.number() as usize;
-            let bytes = self.numbers[slot].1;
+            let bytes = done.brings().unwrap_or(self.numbers[slot].1);
             let entry = self.up.entry(at);
             let end = match bytes {
                 0 => at,

@@ -171,7 +171,7 @@ pub fn recover(
     Ok((target, Recovery { wall, drive, clean, journal: None }))
 }
 
-/// Refuses what such a drive cannot have.
+/// Refuses what such a drive cannot have, and one that keeps values by key neither.
 pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     let what = match &config.spec {
         spec if spec.cache != Cache::Volatile => "protected cache",
@@ -187,11 +187,13 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         _ if config.faults.has(Layer::Above) => "fault of requests (above:)",
         _ => return Ok(()),
     };
-    Err(Error::Usage(format!(
-        "{}: a drive with batched writes has no {what}: leave it out, or take {}",
-        config.name,
-        if config.spec.target == TargetKind::Batch { "target=pblk" } else { "--pages log" },
-    )))
+    let (drive, instead) = match config.spec.target {
+        TargetKind::Kv => ("a drive with values by key (target=kv)", "target=pblk"),
+        TargetKind::Batch => ("a drive with batched writes", "target=pblk"),
+        TargetKind::Pblk => ("a drive with batched writes", "--pages log"),
+    };
+    let name = &config.name;
+    Err(Error::Usage(format!("{name}: {drive} has no {what}: leave it out, or take {instead}")))
 }
 
 /// From now on the fault rules that it was made with strike.

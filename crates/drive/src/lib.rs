@@ -22,6 +22,7 @@ pub mod error;
 pub mod fault_rules;
 pub mod flash_errors;
 pub mod image;
+pub mod kv;
 pub mod lent;
 pub mod live;
 pub mod lower;

@@ -15,6 +15,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, Port, Ring, StorySum, Time};
 use crate::backing::Backing;
 use crate::batched::BoxedBatch;
 use crate::caches::Caches;
+use crate::kv::KvDrive;
 use crate::told::{Explained, Told};
 use crate::whole::{Boxed, Drive, Observed, READ_ONLY, devices, few};
 
@@ -248,6 +249,37 @@ pub(crate) fn count_chunks(
     match device.count_chunks(from, most, count) {
         Some(next) => Some((shard, next)),
         None => (shard + 1 < drive.shards()).then_some((shard + 1, 0)),
+    }
+}
+
+impl Seen for Link<KvDrive> {
+    fn glimpse(&self, now: Time) -> Glimpse {
+        let drive = self.below();
+        let (device, done) = (drive.lower().device(), drive.target().counters());
+        let mut live = Live::default();
+        live.works.iter_mut().zip(drive.works()).for_each(|(to, work)| *to = work.clone());
+        let read_only = drive.target().is_read_only();
+        Glimpse {
+            at: now.0,
+            live,
+            written: done,
+            flash: device.counters(),
+            errors: device.errors(),
+            worked: worked([device].into_iter()),
+            slc: device.slc_health(),
+            energy: device.energy(now),
+            read_only: read_only.then(|| READ_ONLY.to_string()),
+            ..Glimpse::default()
+        }
+    }
+
+    fn explained(&self, _now: Time) -> Option<Explained> {
+        None
+    }
+
+    fn count_chunks(&self, (_, from): Place, most: usize, count: &mut ChunkCount) -> Option<Place> {
+        let device = self.below().lower().device();
+        device.count_chunks(from, most, count).map(|next| (0, next))
     }
 }
 

@@ -123,7 +123,7 @@ pub fn look(
     let degraded = flash.degraded();
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     let peek = match config.spec.target {
-        TargetKind::Batch => None,
+        TargetKind::Batch | TargetKind::Kv => None,
         TargetKind::Pblk if config.spec.targets > 1 => None,
         TargetKind::Pblk => Some(Pblk::peek(flash, target(config, seed)).map_err(failed)?),
     };
@@ -361,14 +361,15 @@ pub fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error> {
     Ok(Some(Box::new(store)))
 }
 
-/// A drive with batched writes has no blocks.
+/// A drive with batched writes has no blocks, and one that keeps values by key neither.
 pub fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
-    if config.spec.target != TargetKind::Batch {
-        return Ok(());
-    }
+    let drive = match config.spec.target {
+        TargetKind::Pblk => return Ok(()),
+        TargetKind::Batch => "a drive with batched writes (target=batch) has pages",
+        TargetKind::Kv => "a drive with values by key (target=kv) has keys",
+    };
     Err(Error::Usage(format!(
-        "{}: a drive with batched writes (target=batch) has pages and no blocks: take one \
-         with target=pblk, or serve it with --redis",
+        "{}: {drive} and no blocks: take one with target=pblk, or serve it with --redis",
         config.name
     )))
 }

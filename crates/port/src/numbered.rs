@@ -3,7 +3,7 @@
 //! A port between two others gives a command a number of its own on the way
 //! down, and its owner's back on the way up.
 
-use crate::{BatchDone, BatchReq, BlockDone, BlockReq, Time};
+use crate::{BatchDone, BatchReq, BlockDone, BlockReq, KvDone, KvOp, KvReq, Time};
 
 /// A command or completion, whose owner knows it by its number.
 pub trait Numbered {
@@ -19,6 +19,11 @@ pub trait Completed: Numbered {
     fn at(&self) -> Time;
     /// Makes it complete at another time.
     fn set_at(&mut self, at: Time);
+    /// Bytes that it brings, where its command did not say how many.
+    #[inline]
+    fn brings(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Implements [`Numbered`], and [`Completed`] for what follows `done`, with the
@@ -55,4 +60,23 @@ macro_rules! numbered {
     };
 }
 
-numbered!(id: BlockReq, BatchReq; done BlockDone, BatchDone);
+numbered!(id: BlockReq, BatchReq, KvReq; done BlockDone, BatchDone);
+numbered!(one id: KvDone);
+
+impl Completed for KvDone {
+    #[inline]
+    fn at(&self) -> Time {
+        self.at
+    }
+
+    #[inline]
+    fn set_at(&mut self, at: Time) {
+        self.at = at;
+    }
+
+    #[inline]
+    fn brings(&self) -> Option<u64> {
+        let has_bytes = matches!(self.op, KvOp::Get | KvOp::List);
+        has_bytes.then_some(self.len.min(self.value.len() as u64))
+    }
+}

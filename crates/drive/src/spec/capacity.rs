@@ -16,7 +16,7 @@ use parity::ParityError;
 use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
 
-use super::memory::{MemorySpec, STREAMS, TargetKind};
+use super::memory::{KEY_COUNT, MemorySpec, STREAMS, TargetKind};
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
 
@@ -42,14 +42,18 @@ impl MemorySpec {
         let (mut idle, mut more) = (0, 0);
         let groups = profile.dimensions.groups;
         let shards = self.shards;
-        let is_batch = self.target == TargetKind::Batch;
+        let has_blocks = self.target == TargetKind::Pblk;
         let is_short = self.size.is_some_and(|size| size < STRIPE * u64::from(shards));
-        if shards > 1 && (is_batch || is_short || !groups.is_multiple_of(shards)) {
+        if shards > 1 && (!has_blocks || is_short || !groups.is_multiple_of(shards)) {
             let divisors = (1..=groups).filter(|n| groups.is_multiple_of(*n));
             let divisors = divisors.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
             return Err(DriveError::Shards { shards, divisors });
         }
-        if self.streams > 1 && is_batch {
+        if self.keys > 0 && self.target != TargetKind::Kv {
+            let value = self.keys.to_string();
+            return Err(DriveError::Value { key: "keys", value, takes: KEY_COUNT });
+        }
+        if self.streams > 1 && !has_blocks {
             let value = self.streams.to_string();
             return Err(DriveError::Value { key: "streams", value, takes: STREAMS });
         }
@@ -63,7 +67,7 @@ impl MemorySpec {
             let blocks = self.blocks_for(size, profile.spare, &one)?;
             let chunks = blocks.div_ceil(u64::from(one.chunk_blocks()));
             profile.dimensions.chunks = whole_chunks(chunks, size, profile.spare, given)?;
-            if self.target == TargetKind::Pblk {
+            if has_blocks {
                 idle = (chunks * u64::from(one.chunk_blocks()) - blocks) as u32;
             }
             if given.is_none() && self.parity == 0 {
@@ -93,8 +97,13 @@ impl MemorySpec {
         let of_shard = above(&part(&checked, shards), self.parity)?;
         let of_target = targets::reserve_chunks(&of_shard.dimensions(), self.streams);
         let mut reserve = of_target.saturating_add(more);
-        if is_batch {
-            reserve = reserve.saturating_add(BATCH_CHUNKS);
+        match self.target {
+            TargetKind::Pblk => {}
+            TargetKind::Batch => reserve = reserve.saturating_add(BATCH_CHUNKS),
+            TargetKind::Kv => {
+                let own = targets::kv::reserve_chunks(&of_shard, self.keys_of(size));
+                reserve = own.saturating_add(more);
+            }
         }
         let chunks = data.chunks().saturating_add(reserve);
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })

@@ -80,6 +80,11 @@ impl DriveConfig {
         }
     }
 
+    /// Keys that a drive with `target=kv` has room for.
+    pub fn keys(&self) -> u64 {
+        self.spec.keys_of(self.size)
+    }
+
     /// Physical blocks that hold data (T), without those that hold parity.
     pub fn data_blocks(&self) -> u64 {
         let chunk = u64::from(self.above.chunk_blocks());
@@ -156,6 +161,9 @@ impl DriveConfig {
             "units": spec.units,
             "profile": self.profile.to_table(),
         });
+        if spec.target == TargetKind::Kv {
+            json["keys"] = self.keys().into();
+        }
         if spec.parity > 0 {
             json["parity"] = json!({
                 "width": spec.parity,

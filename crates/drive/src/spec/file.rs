@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capacity::above;
 use super::memory::{
-    STREAMS_RANGE, placement_from_name, placement_name, victim_from_name, victim_name,
+    KEYS_RANGE, STREAMS_RANGE, placement_from_name, placement_name, victim_from_name, victim_name,
 };
 use super::value::{flag, name_and_pairs};
 use super::{
@@ -191,6 +191,9 @@ struct Text {
     streams: u32,
     seed: u64,
     cache: String,
+    /// Keys that `target=kv` has room for; not there with any other.
+    #[serde(default, skip_serializing_if = "is_no_key")]
+    keys: u64,
     /// Parallel units to a superblock with parity; not there without.
     #[serde(default, skip_serializing_if = "is_none")]
     parity: u32,
@@ -212,6 +215,10 @@ fn one() -> u32 {
 
 fn is_one(count: &u32) -> bool {
     *count == 1
+}
+
+fn is_no_key(keys: &u64) -> bool {
+    *keys == 0
 }
 
 /// Whether a drive has no parity, or no idle blocks.
@@ -255,6 +262,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         streams: config.spec.streams,
         seed,
         cache: cache_name(cache).into(),
+        keys: if config.spec.target == TargetKind::Kv { config.keys() } else { 0 },
         parity: config.spec.parity,
         targets: config.spec.targets,
         placement: (config.spec.placement != Placement::default())
@@ -306,6 +314,13 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         && text.data_chunks < all.chunks
         && text.size > 0
         && text.size.is_multiple_of(BLOCK_BYTES);
+    let keys_fit = match target {
+        TargetKind::Kv => KEYS_RANGE.contains(&text.keys),
+        _ => text.keys == 0,
+    };
+    if !keys_fit {
+        return Err(wrong(&"its keys are none, or too many"));
+    }
     if !STREAMS_RANGE.contains(&text.streams) {
         return Err(wrong(&"its streams are too many"));
     }
@@ -322,6 +337,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         targets: text.targets,
         placement,
         units: text.units,
+        keys: text.keys,
         cache: cache_of(header.cache),
         ..MemorySpec::new(&profile.name)
     };
@@ -367,6 +383,9 @@ mod tests {
             "mem:tlc,size=1G,targets=4",
             "mem:tlc,size=1G,targets=4,placement=stripe",
             "mem:tlc,size=1G,units=1/15/16",
+            "mem:tlc,size=1G,target=batch",
+            "mem:tlc,size=1G,target=kv,keys=5M",
+            "mem:tlc,size=1G,target=kv",
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
             "mem:client-tlc,size=1G",
@@ -384,6 +403,7 @@ mod tests {
             assert_eq!(back.spec.targets, config.spec.targets);
             assert_eq!(back.spec.placement, config.spec.placement);
             assert_eq!(back.target(0).reserve, config.target(0).reserve);
+            assert_eq!((back.spec.target, back.keys()), (config.spec.target, config.keys()));
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
             assert_eq!((back.spec.cache, head.cache), (config.spec.cache, config.cache_mode()));
             assert_eq!(back.name, "ssd:x");
@@ -404,6 +424,8 @@ mod tests {
             ("store = \"memory\"", "store = \"none\"", "contradict"),
             ("data_chunks = 3", "data_chunks = 4", "contradict"),
             ("seed = 1", "seed = 1\nparity = 7", "divides 64"),
+            ("seed = 1", "seed = 1\nkeys = 7", "its keys are"),
+            ("target = \"pblk\"", "target = \"kv\"", "its keys are"),
             ("version = 1", "version = = 1", "makes no sense"),
         ] {
             assert!(good.drive.contains(from), "{from} in {}", good.drive);

@@ -12,17 +12,20 @@ use targets::Victim;
 
 use super::value::{name_and_pairs, number, show_size, size_of};
 use super::{DriveError, load};
+use measure::options::count;
 
 const STORES: &str = "memory, checksum or none";
-const TARGETS: &str = "pblk or batch";
+const TARGETS: &str = "pblk, batch or kv";
+pub(super) const KEY_COUNT: &str = "1 to 4294967296; only with target=kv";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
 const TARGET_COUNTS: &str = "1 to 64";
 const UNITS: &str = "the parallel units of each target, as in 1/7/8";
 const PLACEMENTS: &str = "isolate or stripe";
 const SHARDS: &str =
-    "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
-pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch";
+    "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch or kv";
+pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch or kv";
+pub(super) const KEYS_RANGE: RangeInclusive<u64> = 1..=1 << 32;
 pub(super) const STREAMS_RANGE: RangeInclusive<u32> = 1..=targets::MAX_STREAMS as u32;
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
 
@@ -94,6 +97,8 @@ pub enum TargetKind {
     Pblk,
     /// The target with batched writes: pages by number, no blocks.
     Batch,
+    /// The key-value target: values by key, no blocks.
+    Kv,
 }
 
 impl TargetKind {
@@ -102,11 +107,12 @@ impl TargetKind {
         match self {
             TargetKind::Pblk => "pblk",
             TargetKind::Batch => "batch",
+            TargetKind::Kv => "kv",
         }
     }
 
     pub(super) fn from_name(name: &str) -> Option<TargetKind> {
-        [TargetKind::Pblk, TargetKind::Batch].into_iter().find(|t| t.name() == name)
+        [TargetKind::Pblk, TargetKind::Batch, TargetKind::Kv].into_iter().find(|t| t.name() == name)
     }
 }
 
@@ -156,6 +162,8 @@ pub struct MemorySpec {
     pub store: Store,
     /// What translates.
     pub target: TargetKind,
+    /// Keys that `target=kv` has room for; 0 for one for each 4 KiB of its size.
+    pub keys: u64,
     /// How victims are chosen.
     pub victim: Victim,
     /// Streams in which pblk keeps writes of different placements.
@@ -184,6 +192,7 @@ impl MemorySpec {
             size: None,
             store: Store::default(),
             target: TargetKind::default(),
+            keys: 0,
             victim: Victim::default(),
             streams: 1,
             parity: 0,
@@ -193,6 +202,14 @@ impl MemorySpec {
             placement: Placement::default(),
             units: Vec::new(),
             overrides: Vec::new(),
+        }
+    }
+
+    /// Keys that it has room for where it has so many bytes.
+    pub(super) fn keys_of(&self, size: u64) -> u64 {
+        match self.keys {
+            0 => (size / BLOCK_BYTES).clamp(*KEYS_RANGE.start(), *KEYS_RANGE.end()),
+            keys => keys,
         }
     }
 
@@ -216,6 +233,12 @@ impl MemorySpec {
             "target" => {
                 self.target =
                     TargetKind::from_name(value).ok_or_else(|| wrong("target", TARGETS))?;
+            }
+            "keys" => {
+                self.keys = count(value).map_err(|_| wrong("keys", KEY_COUNT))?;
+                if !KEYS_RANGE.contains(&self.keys) {
+                    return Err(wrong("keys", KEY_COUNT));
+                }
             }
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
@@ -288,6 +311,9 @@ impl fmt::Display for MemorySpec {
         if self.target != TargetKind::default() {
             write!(f, ",target={}", self.target.name())?;
         }
+        if self.keys > 0 {
+            write!(f, ",keys={}", self.keys)?;
+        }
         if self.victim != Victim::default() {
             write!(f, ",victim={}", victim_name(self.victim))?;
         }
@@ -327,7 +353,7 @@ fn width_of(value: &str) -> Result<u32, DriveError> {
 
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = ["size", "store", "target", "victim", "streams", "parity", "cache", "shards"];
+    let own = ["size", "store", "target", "keys", "victim", "streams", "parity", "cache", "shards"];
     let own = own.into_iter().chain(["targets", "placement", "units"]);
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }

@@ -342,6 +342,7 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
                 size: blocks.map(|b| b * BLOCK_BYTES),
                 store,
                 target: TargetKind::Pblk,
+                keys: 0,
                 victim,
                 streams,
                 parity,

@@ -36,6 +36,20 @@ impl KvConfig {
         KvConfig { keys, spare: 0.2, depth: 64, checkpoint_rows: (8 * rows).max(64), seed: 0 }
     }
 
+    /// A set-up for so many keys, and for as many bytes of records as a drive of this
+    /// geometry has room for, up to `bytes`. What is beside these is spare.
+    pub fn for_size(geometry: &Geometry, keys: u64, bytes: u64) -> KvConfig {
+        let of = KvConfig::for_geometry(geometry);
+        let units = u64::from(geometry.total_pus());
+        let chunks = u64::from(geometry.chunks()) * units;
+        let chunks = chunks.saturating_sub(overhead(geometry, keys) as u64);
+        let room = chunks * u64::from(geometry.chunk_blocks()) * BLOCK_BYTES;
+        let spare = (1.0 - bytes as f64 / room.max(1) as f64).clamp(0.0, 0.9);
+        let rows = checkpoint_rows(keys, geometry.row_blocks());
+        let depth = (2 * units).clamp(64, 256) as usize;
+        KvConfig { keys, spare, depth, checkpoint_rows: (8 * rows).max(64), ..of }
+    }
+
     /// Checks all numbers.
     pub(super) fn check(&self, geometry: &Geometry, kept: u32) -> Result<Layout, KvError> {
         let range = |what, value: u64, ok: bool, range| {
@@ -69,11 +83,10 @@ impl Layout {
     fn of(geometry: &Geometry, config: &KvConfig, kept: u32) -> Result<Layout, KvError> {
         let row = geometry.row_blocks();
         let rows = u64::from(geometry.chunk_blocks() / row);
-        let checkpoint = checkpoint_rows(config.keys, row).div_ceil(rows) as usize;
+        let checkpoint = checkpoint_chunks(geometry, config.keys);
         let units = geometry.total_pus() as usize;
         let chunks = units * geometry.chunks() as usize;
-        // Two checkpoints, the open chunks, and what collection needs.
-        let overhead = 2 * checkpoint + 2 * units + 4;
+        let overhead = overhead(geometry, config.keys);
         if chunks < overhead + 4 {
             return Err(KvError::TooSmall { chunks, least: overhead + 4 });
         }
@@ -94,6 +107,24 @@ impl Layout {
             KvShape { max_value: most.min(MAX_VALUE_BYTES), small, kept, depth: config.depth };
         Ok(Layout { checkpoint, overhead, shape })
     }
+}
+
+fn checkpoint_chunks(geometry: &Geometry, keys: u64) -> usize {
+    let row = geometry.row_blocks();
+    checkpoint_rows(keys, row).div_ceil(u64::from(geometry.chunk_blocks() / row)) as usize
+}
+
+/// Chunks beside those of values: two checkpoints, the open chunks, and what collection
+/// needs.
+fn overhead(geometry: &Geometry, keys: u64) -> usize {
+    2 * checkpoint_chunks(geometry, keys) + 2 * geometry.total_pus() as usize + 4
+}
+
+/// Chunks of each parallel unit that a target for so many keys needs beside those of
+/// values. How many the geometry has says nothing.
+pub fn reserve_chunks(geometry: &Geometry, keys: u64) -> u32 {
+    let units = geometry.total_pus() as usize;
+    overhead(geometry, keys).div_ceil(units).try_into().unwrap_or(u32::MAX)
 }
 
 /// A target that cannot be set up, or found again.

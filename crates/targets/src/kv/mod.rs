@@ -54,7 +54,7 @@ use ftl::WriteCounters;
 use port::lazy::Lazy;
 use port::{BLOCK_BYTES, Buffer, KvDone, KvReq, KvShape, Port, Ring, Time};
 
-pub use config::{KvConfig, KvError};
+pub use config::{KvConfig, KvError, reserve_chunks};
 pub use recover::KvRecovery;
 
 use checkpoint::Checkpoint;
@@ -186,6 +186,16 @@ impl<D: OpenChannel> Kv<D> {
     /// Entries of the index: keys, and those that were deleted lately.
     pub fn entries(&self) -> usize {
         self.index.len()
+    }
+
+    /// Keys that are there. Looks at the whole index.
+    pub fn keys(&self) -> u64 {
+        self.index.all().filter(|entry| entry.place.is_live()).count() as u64
+    }
+
+    /// The time that it has come to.
+    pub fn now(&self) -> Time {
+        self.now
     }
 
     /// Bytes that count on flash, and that may at most.
