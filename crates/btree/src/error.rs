@@ -2,7 +2,6 @@
 
 use thiserror::Error;
 
-use crate::page::{MAX_KEY, MAX_VALUE};
 use crate::store::StoreError;
 
 /// Why something could not be done. Nothing was changed by what failed.
@@ -12,11 +11,11 @@ pub enum Error {
     #[error("all {0} operations are under way; poll first")]
     Busy(usize),
     /// A key over the limit.
-    #[error("a key of {0} bytes is longer than {MAX_KEY}")]
-    KeyTooLong(usize),
+    #[error("a key of {0} bytes is longer than {1}")]
+    KeyTooLong(usize, usize),
     /// A value over the limit.
-    #[error("a value of {0} bytes is longer than {MAX_VALUE}")]
-    ValueTooLong(usize),
+    #[error("a value of {0} bytes is longer than {1}")]
+    ValueTooLong(usize, usize),
     /// A batch that may touch more pages than are written at once.
     #[error(
         "the writes may change {pages} pages, and {most} are the most that this store and cache \
@@ -46,7 +45,7 @@ pub enum Error {
     #[error("a cache of {0} bytes is too small; {1} is the least")]
     Memory(u64, u64),
     /// The memory could not be had.
-    #[error("there is no memory for a cache of {0} bytes")]
+    #[error("there is no memory for {0} bytes")]
     OutOfMemory(u64),
     /// The store holds no tree that this version can read.
     #[error("the store holds no tree that can be opened: {0}")]

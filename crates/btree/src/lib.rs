@@ -14,18 +14,25 @@
 //! - [`LogStore`], which does so on the host, over the block interface;
 //! - [`InPlaceStore`], which writes pages where they are, over the block
 //!   interface, with a journal.
+//!
+//! [`Keyed`] is no tree: it gives a drive that keeps values by key itself the same
+//! operations, without an order of keys and batches. [`Records`] is one or the other.
 
 mod cache;
 mod error;
+mod keyed;
 mod op;
 mod page;
+mod records;
 pub mod store;
 mod tree;
 
 pub use cache::{CacheCounters, FRAME_BYTES};
 pub use error::Error;
+pub use keyed::{Keyed, KeyedConfig, KeyedDrive};
 pub use op::{Outcome, Sink, Write};
 pub use page::{MAX_KEY, MAX_VALUE, PAGE_BYTES};
+pub use records::Records;
 pub use store::{
     AnyStore, Awaited, BatchStore, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
 };

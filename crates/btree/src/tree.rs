@@ -414,10 +414,10 @@ impl<S: PageStore> Tree<S> {
             return Err(Error::Busy(self.ops.len()));
         }
         if key.len() > MAX_KEY {
-            return Err(Error::KeyTooLong(key.len()));
+            return Err(Error::KeyTooLong(key.len(), MAX_KEY));
         }
         if value.len() > MAX_VALUE {
-            return Err(Error::ValueTooLong(value.len()));
+            return Err(Error::ValueTooLong(value.len(), MAX_VALUE));
         }
         Ok(())
     }

@@ -12,14 +12,15 @@
 //! its kind cannot have, the address cannot be listened on, or a flush fails.
 
 mod found;
+mod keyed;
 mod tended;
 
 use std::io::Write;
 
 use btree::store::no_clock;
 use btree::{
-    AnyStore, BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Remote, StoreKind,
-    Tree, TreeConfig,
+    AnyStore, BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Records, Remote,
+    StoreKind, Tree, TreeConfig,
 };
 use device::Link;
 use device::hosted::{Bell, Hosted, HostedOptions, Queue};
@@ -40,6 +41,7 @@ use crate::serve::{limits, watched};
 use drive::batched::{self, BoxedBatch};
 use drive::error::Error;
 use drive::fault_rules::Injected;
+use drive::kv;
 use drive::lent::Lent;
 use drive::lower;
 use drive::memory;
@@ -80,6 +82,7 @@ pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
         DriveSpec::Memory(_) if args.destroy => refuse(
             "--destroy is for drive files, and there is nothing on a mem: drive: leave it out",
         ),
+        DriveSpec::Memory(spec) if spec.target == TargetKind::Kv => keyed::check(args),
         DriveSpec::Memory(spec) if spec.target == TargetKind::Batch => pages_of_batch(args),
         DriveSpec::Memory(_) | DriveSpec::File(_) => Ok(()),
         _ => refuse("--redis is for mem: drives and drive files: take one"),
@@ -119,6 +122,11 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let config = DriveConfig { faults, ..spec.resolve()? };
             let serving =
                 Serving { args, config: &config, is_new: true, recovery: None, server, out };
+            if spec.target == TargetKind::Kv {
+                let medium = memory::medium(&config, config.spec.store.kept())?;
+                let device = new_device(&config, args.seed, medium.into())?;
+                return serving.keyed(kv::start(&config, args.seed, device)?);
+            }
             let pages = args.pages.unwrap_or_default();
             if spec.target == TargetKind::Batch || pages == StoreKind::Batched {
                 let medium = memory::medium(&config, config.spec.store.kept())?;
@@ -131,19 +139,26 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
-            let is_batched = open.config.spec.target == TargetKind::Batch;
-            let fit = match is_batched {
-                true => pages_of_batch(args).and_then(|()| batched::refuse_layers(&open.config)),
-                false => pages_of_blocks(args, &spec.path),
+            let target = open.config.spec.target;
+            let fit = match target {
+                TargetKind::Pblk => pages_of_blocks(args, &spec.path),
+                TargetKind::Batch => pages_of_batch(args),
+                TargetKind::Kv => keyed::check(args),
             };
+            let fit = fit.and_then(|()| match target {
+                TargetKind::Pblk => Ok(()),
+                _ => batched::refuse_layers(&open.config),
+            });
             let fit = args.check_kept(open.config.spec.store).and(fit);
             let mut open = open.if_fit(fit)?;
             if !spec.copy {
                 open.count_time_off();
             }
             let is_new = open.is_new();
-            if is_batched {
-                return batched_file(args, open, spec.copy, server, out);
+            match target {
+                TargetKind::Pblk => {}
+                TargetKind::Batch => return batched_file(args, open, spec.copy, server, out),
+                TargetKind::Kv => return keyed::file(args, open, spec.copy, server, out),
             }
             let open = if spec.copy { Restored::copied(open)? } else { Restored::opened(open)? };
             let (ready, recovery) = (open.ready(), open.recovery);
@@ -205,10 +220,10 @@ struct Serving<'a> {
     out: &'a mut dyn Write,
 }
 
-/// A tree, and whether it was there before.
+/// A store, and whether it was there before.
 struct Kept {
-    tree: Tree,
-    /// Room for pages.
+    records: Records<'static>,
+    /// Room for pages, or for values.
     bytes: u64,
     was_there: bool,
 }
@@ -228,7 +243,7 @@ impl Serving<'_> {
             }
             false => Tree::create(store, self.tree_config(), now).map_err(failed)?,
         };
-        Ok(Kept { tree, bytes, was_there: opens })
+        Ok(Kept { records: tree.into(), bytes, was_there: opens })
     }
 
     /// Serves from a drive with batched writes in its controller.
@@ -271,9 +286,9 @@ impl Serving<'_> {
         end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
     ) -> Result<(), Error> {
         let Serving { args, config, recovery, server: (server, stop, figures), out, .. } = self;
-        let Kept { tree, bytes, was_there } = kept;
+        let Kept { records, bytes, was_there } = kept;
         let options = Options { sync: when(args), limits: limits(args) };
-        let keys = Opened::new(tree, options.limits.clients).map_err(|e| no_keys(config, e))?;
+        let keys = Opened::new(records, options.limits.clients).map_err(|e| no_keys(config, e))?;
         if let Some(error) = keys.uncounted() {
             let counted = keys.keys();
             say(format!(
@@ -313,16 +328,16 @@ impl Serving<'_> {
             writeln!(out, "Ctrl-C stops it")?;
         }
         out.flush()?;
-        let (report, tree) = std::thread::scope(|scope| {
+        let (report, records) = std::thread::scope(|scope| {
             let facts = Facts { drive: config.name.clone(), front: "redis", bytes };
             let figures = figures.zip(desk).map(|(it, desk)| it.serve(scope, desk, facts));
             // Until the server has ended.
             let _figures = figures.transpose()?;
             server.run(keys, bell, clock, options, &stop).map_err(failed)
         })?;
-        let counters = tree.counters();
+        let counters = records.tree().map(Tree::counters);
         // The store lets go of the drive.
-        drop(tree);
+        drop(records);
         let injected = end()?;
         if args.json {
             let mut json = json!({
@@ -332,9 +347,11 @@ impl Serving<'_> {
                 "evicted": report.evicted,
                 "commands": report.commands,
                 "flushes": report.flushes,
-                "pages_written": counters.pages_written,
-                "page_batches": counters.batches,
             });
+            if let Some(counters) = counters {
+                json["pages_written"] = counters.pages_written.into();
+                json["page_batches"] = counters.batches.into();
+            }
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }

@@ -74,7 +74,7 @@ pub struct KvDone {
     /// How it ended.
     pub status: Status,
     /// Of a get or `Exists` the bytes of the whole value, of a listing those that it
-    /// filled; else 0.
+    /// filled, of a put 1 where there was a value before; else 0.
     pub len: u64,
     /// When the drive completed it, in drive time.
     pub at: Time,

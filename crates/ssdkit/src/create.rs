@@ -15,6 +15,7 @@ use crate::cli::CreateArgs;
 use drive::batched;
 use drive::error::Error;
 use drive::image;
+use drive::kv;
 use drive::say::harmless;
 use drive::spec::file::is_drive_file;
 use drive::spec::{DriveConfig, MemorySpec, TargetKind};
@@ -30,6 +31,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     match config.spec.target {
         TargetKind::Pblk => stack::check(&config, args.seed).map(drop)?,
         TargetKind::Batch => batched::check(&config, args.seed)?,
+        TargetKind::Kv => kv::check(&config, args.seed)?,
     }
     let used = image::create(&args.file, &config, args.seed, args.force)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;

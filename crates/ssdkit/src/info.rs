@@ -19,6 +19,7 @@ use targets::pblk::{Memory, Peek};
 use crate::cli::InfoArgs;
 use drive::batched;
 use drive::error::Error;
+use drive::kv;
 use drive::say::harmless;
 use drive::slc::SlcReport;
 use drive::spec::file::{OpenFile, cache_name, file_error};
@@ -54,6 +55,7 @@ fn look(name: &str) -> Result<Info, Error> {
             let memory = match config.spec.target {
                 TargetKind::Pblk => Some(stack::check(&config, 1)?),
                 TargetKind::Batch => batched::check(&config, 1).map(|()| None)?,
+                TargetKind::Kv => kv::check(&config, 1).map(|()| None)?,
             };
             let slc = stack::slc(&config)?;
             return Ok(Info { config, memory, slc, file: None });
@@ -310,8 +312,15 @@ impl Info {
         let about = &config.profile;
         line("drive", config.name.clone());
         line("profile", format!("{}: {}", about.name, about.about));
-        if config.spec.target == TargetKind::Batch {
-            line("target", "batch: batches of pages, for `serve --redis`".into());
+        match config.spec.target {
+            TargetKind::Pblk => {}
+            TargetKind::Batch => {
+                line("target", "batch: batches of pages, for `serve --redis`".into());
+            }
+            TargetKind::Kv => {
+                let keys = units::count(config.keys() as f64);
+                line("target", format!("kv: up to {keys} keys, for `serve --redis`"));
+            }
         }
         line(
             "capacity",

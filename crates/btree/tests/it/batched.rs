@@ -190,10 +190,13 @@ fn limits_are_errors() {
     let mut tree = create(BatchDrive::new(2000, 1, no_fuse()), SMALL);
     let heard = &mut Heard::default();
     let long = vec![1; MAX_VALUE + 1];
-    assert_eq!(tree.put(1, &long[..MAX_KEY + 1], b"", heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
-    assert_eq!(tree.put(1, b"k", &long, heard), Err(Error::ValueTooLong(MAX_VALUE + 1)));
+    assert_eq!(
+        tree.put(1, &long[..MAX_KEY + 1], b"", heard),
+        Err(Error::KeyTooLong(MAX_KEY + 1, MAX_KEY))
+    );
+    assert_eq!(tree.put(1, b"k", &long, heard), Err(Error::ValueTooLong(MAX_VALUE + 1, MAX_VALUE)));
     let write = Write { key: b"k", value: Some(&long) };
-    assert_eq!(tree.batch(1, &[write], heard), Err(Error::ValueTooLong(MAX_VALUE + 1)));
+    assert_eq!(tree.batch(1, &[write], heard), Err(Error::ValueTooLong(MAX_VALUE + 1, MAX_VALUE)));
     assert!(heard.done.is_empty());
     assert_eq!(put(&mut tree, &long[..MAX_KEY], &long[..MAX_VALUE]), Ok(Outcome::Stored));
     let heard = now(&mut tree, |tree, heard| tree.get(1, &long[..MAX_KEY], heard).unwrap());

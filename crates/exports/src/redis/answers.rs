@@ -74,8 +74,6 @@ impl Serving<'_> {
     }
 
     fn info(&self) -> String {
-        let tree = self.database.tree();
-        let (counters, cache) = (tree.counters(), tree.cache_counters());
         let mut text = String::from("# Server\r\nredis_version:7.0.0\r\nserver_name:ssdkit\r\n");
         let mut say = |name: &str, value: u64| {
             // Writing to memory does not fail.
@@ -90,11 +88,18 @@ impl Serving<'_> {
         say("evicted_clients", self.report.evicted);
         say("total_commands_processed", self.report.commands);
         say("flushes", self.report.flushes);
-        say("cache_bytes", tree.memory());
-        say("cache_lookups", cache.lookups);
-        say("cache_misses", cache.misses);
-        say("pages", tree.pages());
-        say("pages_written", counters.pages_written);
+        let records = self.database.records();
+        match records.tree() {
+            Some(tree) => {
+                let cache = tree.cache_counters();
+                say("cache_bytes", tree.memory());
+                say("cache_lookups", cache.lookups);
+                say("cache_misses", cache.misses);
+                say("pages", tree.pages());
+                say("pages_written", tree.counters().pages_written);
+            }
+            None => say("value_buffers_bytes", records.memory()),
+        }
         let keys = self.database.keys();
         let _ = write!(text, "# Keyspace\r\ndb0:keys={keys},expires=0,avg_ttl=0\r\n");
         text

@@ -59,6 +59,11 @@ impl Command {
         matches!(self, C::Scan | C::FlushAll)
     }
 
+    /// Whether it is about sorted sets, which need an order of keys.
+    pub fn needs_order(self) -> bool {
+        matches!(self, C::ZAdd | C::ZRem | C::ZCard | C::ZScore | C::ZRangeByScore)
+    }
+
     /// Whether all that it does is to read one record, once. Not ZCARD, which
     /// could see a sorted set while it is deleted.
     pub fn reads_one_record(self) -> bool {

@@ -1,4 +1,4 @@
-//! Commands done on the tree.
+//! Commands done on a tree, or on a drive that keeps values by key.
 //!
 //! A command takes the locks of its keys, reads their records, and then works
 //! in stages, each of which reads, scans or writes and is followed by the next,
@@ -15,6 +15,10 @@
 //! one moment. So it sees all that a command writes in a batch or nothing of it,
 //! and of what goes in steps it may see some.
 //!
+//! On a drive a command with one key is so, too. What several keys are written by (MSET,
+//! DEL) goes side by side, each key by itself: it is answered when all are there, and where
+//! it fails, or after a crash, some may be. FLUSHALL goes in steps there as well.
+//!
 //! One command at a time for each seat; a seat is a connection's. A command
 //! goes on for a slice of work at a time, counted in bytes, and then stands
 //! behind all others that are ready; one call takes about a slice, and at most
@@ -22,7 +26,7 @@
 
 use std::collections::VecDeque;
 
-use btree::{Error as TreeError, MAX_KEY, MAX_VALUE, Outcome, Sink, Tree, Write};
+use btree::{Error as TreeError, Outcome, Records, Sink, Write};
 use port::{OutOfMemory, Time, lazy};
 use thiserror::Error;
 
@@ -30,7 +34,7 @@ use super::client::Client;
 use super::command::{Command, Found};
 use super::job::{Common, Cursors, Job, Next, State};
 use super::locks::Locks;
-use super::mail::{FLUSH, HEADS, Inbox, Mail, SCAN};
+use super::mail::{FLUSH, HEAD, HEADS, Inbox, Mail, SCAN};
 use super::resp::{self, Args};
 use super::rope::{Rope, Trash};
 use super::value::{FORMAT, FORMAT_KEY, main_key};
@@ -38,6 +42,8 @@ use crate::grow;
 
 /// Reads of one command that wait at once.
 const READS: u32 = 64;
+/// The same of writes, where each is by itself.
+const WRITES: u32 = 64;
 
 /// Keys that a command reads at once which needs no more of them at a time.
 pub const PORTION: usize = 64;
@@ -58,8 +64,8 @@ const SPARE: u64 = (8 << 20) + grow::SPARE as u64;
 fn in_words(error: &TreeError) -> String {
     let longer = |what, n, most| format!("a {what} of {} bytes is longer than {}", n - 1, most - 1);
     match error {
-        TreeError::KeyTooLong(n) => longer("key", *n, MAX_KEY),
-        TreeError::ValueTooLong(n) => longer("value", *n, MAX_VALUE),
+        TreeError::KeyTooLong(n, most) => longer("key", *n, *most),
+        TreeError::ValueTooLong(n, most) => longer("value", *n, *most),
         other => other.to_string(),
     }
 }
@@ -115,7 +121,7 @@ pub enum Progress {
 
 /// The database.
 pub struct Database {
-    tree: Tree,
+    records: Records<'static>,
     inbox: Inbox,
     jobs: Vec<Job>,
     locks: Locks,
@@ -137,28 +143,33 @@ pub struct Database {
 }
 
 impl Database {
-    /// The database in `tree`, for so many seats. Waits for the tree, and reads
-    /// it whole to count the keys. Where a page cannot be read, what comes
+    /// The database in `records`, for so many seats. Waits for them, and reads a tree
+    /// whole to count the keys. Where a page cannot be read, what comes
     /// behind it is not counted ([`Database::uncounted`]).
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(mut tree: Tree, seats: usize) -> Result<Database, OpenError> {
+    pub fn open(mut records: Records<'static>, seats: usize) -> Result<Database, OpenError> {
         let mut look = Look::default();
-        let wait = |tree: &mut Tree, look: &mut Look| {
+        let wait = |records: &mut Records<'static>, look: &mut Look| {
             while look.ended.is_none() {
-                if !tree.wait(look) {
+                if !records.wait(look) {
                     return Err(TreeError::Store(btree::StoreError::Gone));
                 }
             }
             look.ended.take().unwrap_or(Ok(()))
         };
-        tree.get(0, FORMAT_KEY, &mut look)?;
-        wait(&mut tree, &mut look)?;
+        records.get(0, FORMAT_KEY, None, &mut look)?;
+        wait(&mut records, &mut look)?;
         let is_ours = look.is_ours;
         look = Look::default();
-        tree.scan(0, b"", u64::MAX, &mut look)?;
-        let uncounted = wait(&mut tree, &mut look).err();
+        let mut uncounted = None;
+        if let Records::Drive(drive) = &records {
+            look.records = drive.keys();
+        } else {
+            records.scan(0, b"", u64::MAX, &mut look)?;
+            uncounted = wait(&mut records, &mut look).err();
+        }
         if let Some(error) = uncounted.filter(|_| !is_ours) {
             return Err(error.into());
         }
@@ -166,13 +177,15 @@ impl Database {
             return Err(OpenError::Foreign);
         }
         if look.records == 0 && !is_ours {
-            tree.put(0, FORMAT_KEY, FORMAT, &mut look)?;
-            wait(&mut tree, &mut look)?;
+            look.ended = None;
+            records.put(0, FORMAT_KEY, FORMAT, &mut look)?;
+            wait(&mut records, &mut look)?;
         }
         let each = size_of::<(Mail, Job, Option<Client>, u32)>();
         lazy::ask_for((seats * each) as u64 + SPARE, "the places of clients")?;
+        let is_ordered = records.is_ordered();
         Ok(Database {
-            tree,
+            records,
             inbox: Inbox {
                 mails: (0..seats).map(|_| Mail::default()).collect(),
                 ..Inbox::default()
@@ -181,7 +194,7 @@ impl Database {
             locks: Locks::new(),
             stalled: VecDeque::new(),
             yielded: VecDeque::new(),
-            common: Common { keys: look.keys, cursors: Cursors::default() },
+            common: Common { keys: look.keys, cursors: Cursors::default(), is_ordered },
             uncounted,
             next_flush: 1,
             is_dirty: true,
@@ -190,14 +203,18 @@ impl Database {
         })
     }
 
-    /// The tree.
-    pub fn tree(&self) -> &Tree {
-        &self.tree
+    /// What has the keys.
+    pub fn records(&self) -> &Records<'static> {
+        &self.records
     }
 
     /// Keys that are there, as far as they were counted.
     pub fn keys(&self) -> u64 {
-        self.common.keys.try_into().unwrap_or(0)
+        match &self.records {
+            Records::Tree(_) => self.common.keys.try_into().unwrap_or(0),
+            // One of them says how the others are to be read.
+            Records::Drive(drive) => drive.keys().saturating_sub(1),
+        }
     }
 
     /// Why some of the keys that were there are not counted.
@@ -205,9 +222,9 @@ impl Database {
         self.uncounted.as_ref()
     }
 
-    /// The tree again.
-    pub fn into_tree(self) -> Tree {
-        self.tree
+    /// What has the keys again.
+    pub fn into_records(self) -> Records<'static> {
+        self.records
     }
 
     /// Whether there is something that was not flushed.
@@ -217,7 +234,7 @@ impl Database {
 
     /// Begins a flush; gives its number. One at a time.
     pub fn flush(&mut self) -> u64 {
-        self.tree.flush(FLUSH).expect("one at a time");
+        self.records.flush(FLUSH).expect("one at a time");
         self.is_dirty = false;
         self.next_flush += 1;
         self.next_flush - 1
@@ -230,7 +247,7 @@ impl Database {
 
     /// Lets the tree go on. Then look at [`Database::next_ready`].
     pub fn poll(&mut self, now: Time) {
-        self.tree.poll(now, &mut self.inbox);
+        self.records.poll(now, &mut self.inbox);
         self.inbox.ready.append(&mut self.stalled);
         self.inbox.ready.append(&mut self.yielded);
         // Else those who yield again and again would always be before them.
@@ -291,7 +308,7 @@ impl Database {
 
     /// When to poll next, if that is known.
     pub fn next_event(&self) -> Option<Time> {
-        self.tree.next_event()
+        self.records.next_event()
     }
 
     /// Begins a command on keys. The seat's last one is over.
@@ -370,6 +387,22 @@ impl Database {
                     Ok(State::Reads(0))
                 }
                 (None, State::Next(Next::End)) => return self.end(seat, job, found),
+                (None, State::Next(next))
+                    if !self.common.is_ordered
+                        && matches!(next, Next::Write | Next::WriteAndEnd) =>
+                {
+                    Ok(State::Writes(next, 0))
+                }
+                (None, State::Writes(next, at)) if at == job.writes.len() => Ok(State::Told(next)),
+                (None, State::Writes(next, at)) => match self.write(seat, job, at) {
+                    Err(Refusal::Tree(TreeError::Busy(_))) => {
+                        if self.inbox.mails[seat as usize].outstanding == 0 {
+                            self.stalled.push_back(seat);
+                        }
+                        return Progress::Waits;
+                    }
+                    written => written.map(|at| State::Writes(next, at)),
+                },
                 (None, State::Next(next)) => match self.ask(seat, job, next) {
                     Err(Refusal::Tree(TreeError::Busy(_))) => {
                         self.stalled.push_back(seat);
@@ -405,6 +438,11 @@ impl Database {
             match result {
                 Ok(state) => job.state = state,
                 Err(refusal) => {
+                    if !self.common.is_ordered && job.has_writes() {
+                        // Some of them may be there.
+                        self.locks.wrote(&job.claim, self.next_flush);
+                        self.is_dirty = true;
+                    }
                     self.trash.put_all(out.cut(job.reply));
                     resp::error(out, &refusal.to_string());
                     return self.end(seat, job, found);
@@ -463,7 +501,8 @@ impl Database {
             self.inbox.mails[seat as usize].outstanding += 1;
             self.inbox.work += OPERATION;
             let tag = u64::from(seat) << 32 | heads | next as u64;
-            result = self.tree.get(tag, job.asked.get(next), &mut self.inbox);
+            let head = job.heads.then_some(HEAD);
+            result = self.records.get(tag, job.asked.get(next), head, &mut self.inbox);
             if result.is_err() {
                 self.inbox.mails[seat as usize].outstanding -= 1;
                 break;
@@ -475,24 +514,52 @@ impl Database {
         Ok(next)
     }
 
+    /// Begins writes of single records from `next` on; gives which is next then.
+    fn write(&mut self, seat: u32, job: &Job, mut next: usize) -> Result<usize, Refusal> {
+        self.inbox.current = Some(seat);
+        let mut result = Ok(());
+        while next < job.writes.len()
+            && self.inbox.mails[seat as usize].outstanding < WRITES
+            && self.inbox.work < self.slice
+        {
+            self.inbox.mails[seat as usize].outstanding += 1;
+            self.inbox.work += OPERATION + job.values.get(next).len() as u64;
+            let (tag, key) = (u64::from(seat) << 32, job.writes.get(next));
+            result = match job.deletes[next] {
+                true => self.records.delete(tag, key, &mut self.inbox),
+                false => self.records.put(tag, key, job.values.get(next), &mut self.inbox),
+            };
+            if result.is_err() {
+                self.inbox.mails[seat as usize].outstanding -= 1;
+                break;
+            }
+            next += 1;
+        }
+        self.inbox.current = None;
+        match result {
+            Err(TreeError::Busy(_)) if self.inbox.mails[seat as usize].outstanding > 0 => Ok(next),
+            result => result.map(|()| next).map_err(Refusal::from),
+        }
+    }
+
     /// Begins a scan or a write.
     fn ask(&mut self, seat: u32, job: &Job, next: Next) -> Result<(), Refusal> {
         let tag = u64::from(seat) << 32;
         self.inbox.mails[seat as usize].outstanding = 1;
         self.inbox.current = Some(seat);
-        let (tree, inbox) = (&mut self.tree, &mut self.inbox);
+        let (records, inbox) = (&mut self.records, &mut self.inbox);
         inbox.work += OPERATION * (1 + job.writes.len() as u64);
         let result = match next {
             Next::Scan { count, keys } => {
                 inbox.mails[seat as usize].clear(0);
                 let part = SCAN | if keys { HEADS } else { 0 };
-                tree.scan(tag | u64::from(part), &job.from, count, inbox)
+                records.scan(tag | u64::from(part), &job.from, count, inbox)
             }
             _ if job.writes.len() == 1 && job.deletes[0] => {
-                tree.delete(tag, job.writes.get(0), inbox)
+                records.delete(tag, job.writes.get(0), inbox)
             }
             _ if job.writes.len() == 1 => {
-                tree.put(tag, job.writes.get(0), job.values.get(0), inbox)
+                records.put(tag, job.writes.get(0), job.values.get(0), inbox)
             }
             _ => {
                 let write = |i: usize| Write {
@@ -500,7 +567,7 @@ impl Database {
                     value: (!job.deletes[i]).then(|| job.values.get(i)),
                 };
                 let writes: Vec<Write<'_>> = (0..job.writes.len()).map(write).collect();
-                tree.batch(tag, &writes, inbox)
+                records.batch(tag, &writes, inbox)
             }
         };
         inbox.current = None;

@@ -80,6 +80,8 @@ pub enum State {
     /// The next read of [`Job::asked`].
     Reads(usize),
     Told(Next),
+    /// The next of the writes that are asked for one by one.
+    Writes(Next, usize),
 }
 
 /// A command under way.
@@ -201,13 +203,13 @@ pub struct Cursors {
 const CURSORS: usize = 1024;
 
 impl Cursors {
-    /// The last key before a cursor.
+    /// The last record key before a cursor.
     pub fn find(&self, cursor: u64) -> Option<&[u8]> {
         let i = self.known.binary_search_by_key(&cursor, |known| known.0).ok()?;
         Some(&self.known[i].1)
     }
 
-    /// A new cursor behind `key`.
+    /// A new cursor behind a record key.
     pub fn add(&mut self, key: &[u8]) -> u64 {
         if self.known.len() == CURSORS {
             self.known.pop_front();
@@ -224,4 +226,6 @@ pub struct Common {
     pub keys: i64,
     /// Where scans are.
     pub cursors: Cursors,
+    /// Whether records are in the order of their keys, and written in batches.
+    pub is_ordered: bool,
 }

@@ -27,7 +27,7 @@ pub const SCAN: u32 = 1 << 31;
 pub const HEADS: u32 = 1 << 30;
 
 /// Bytes of a value that are its beginning: a sorted set's record.
-const HEAD: usize = 9;
+pub const HEAD: usize = 9;
 
 /// What it takes to tell a record, beside its bytes.
 const RECORD: u64 = 128;

@@ -19,7 +19,7 @@
 
 use std::io;
 
-use btree::{Error as TreeError, Tree};
+use btree::{Error as TreeError, Records};
 use device::hosted::Bell;
 use device::realtime::Clock;
 use rustix::io::Errno;
@@ -100,17 +100,17 @@ impl From<Errno> for ServeError {
     }
 }
 
-/// The keys of a tree, ready to be served.
+/// The keys of a store, ready to be served.
 pub struct Opened(Database);
 
 impl Opened {
-    /// The keys in `tree`, for so many clients at once. Waits for the tree, and
-    /// reads it whole to count them.
+    /// The keys in `records`, for so many clients at once. Waits for them, and
+    /// reads a tree whole to count them.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn new(tree: Tree, clients: usize) -> Result<Opened, OpenError> {
-        Database::open(tree, clients).map(Opened)
+    pub fn new(records: impl Into<Records<'static>>, clients: usize) -> Result<Opened, OpenError> {
+        Database::open(records.into(), clients).map(Opened)
     }
 
     /// Keys that are there, as far as they were counted.
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// Serves `keys`, whose drive rings `bell`, by `clock`, until `stop`. Gives
-    /// the tree again, flushed, with nothing under way in its drive.
+    /// the records again, flushed, with nothing under way in its drive.
     ///
     /// # Errors
     /// [`ServeError`].
@@ -160,7 +160,7 @@ impl Server {
         clock: Clock,
         options: Options,
         stop: &StopHandle,
-    ) -> Result<(Report, Tree), ServeError> {
+    ) -> Result<(Report, Records<'static>), ServeError> {
         let database = keys.0;
         Serving::new(self.listener, database, bell, clock, options, stop)?.run(stop)
     }

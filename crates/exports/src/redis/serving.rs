@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use btree::{Error as TreeError, Tree};
+use btree::{Error as TreeError, Records};
 use device::hosted::Bell;
 use device::realtime::Clock;
 use port::Time;
@@ -50,6 +50,10 @@ const FREED_PRESSED: u64 = 16 << 20;
 const GRACE: Duration = Duration::from_secs(5);
 /// How often [`Sync::EverySecond`] flushes, in ns.
 const SECOND: u64 = 1_000_000_000;
+
+/// Of sorted sets on a drive that keeps values by key.
+const UNORDERED: &str =
+    "ERR sorted sets need an order of keys, which a drive with target=kv does not have";
 
 pub(super) const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
@@ -137,7 +141,10 @@ impl<'a> Serving<'a> {
     }
 
     /// Serves until `stop`.
-    pub(super) fn run(mut self, stop: &StopHandle) -> Result<(Report, Tree), ServeError> {
+    pub(super) fn run(
+        mut self,
+        stop: &StopHandle,
+    ) -> Result<(Report, Records<'static>), ServeError> {
         let mut until = None;
         loop {
             if stop.is_stopped() && self.listener.is_some() {
@@ -154,7 +161,7 @@ impl<'a> Serving<'a> {
         self.last_flush()?;
         match self.failed {
             Some(error) => Err(ServeError::Flush(error)),
-            None => Ok((self.report, self.database.into_tree())),
+            None => Ok((self.report, self.database.into_records())),
         }
     }
 
@@ -432,6 +439,10 @@ impl<'a> Serving<'a> {
         let progress = match command::find(args) {
             Err(words) => {
                 resp::error(out, &words);
+                Progress::Done(0)
+            }
+            Ok(found) if found.command.needs_order() && !self.database.records().is_ordered() => {
+                resp::error(out, UNORDERED);
                 Progress::Done(0)
             }
             Ok(found) if found.keys != Keys::None || found.command.goes_through_all() => {

@@ -2,12 +2,14 @@
 //! it.
 
 use device::{ChunkCount, Link};
-use port::{BatchDone, BatchOp, Port, Ring, Status, Time};
+use port::{BatchDone, BatchOp, KvDone, KvOp, Port, Ring, Status, Time};
 
 use crate::serve::BEAT;
 use drive::batched::BoxedBatch;
+use drive::kv::KvDrive;
 use drive::lent::Lent;
 use drive::live::{Glimpse, Place, Seen};
+use drive::lower::Lower;
 use drive::say::say;
 use drive::told::Explained;
 
@@ -27,6 +29,19 @@ impl Tend for Lent {
     }
 }
 
+/// What failed, and was no read, failed by the medium's fault where that has one.
+fn explain<'a>(lower: &dyn Lower, failed: impl Iterator<Item = &'a mut Status>, told: &mut bool) {
+    for status in failed {
+        let Some((why, is_full)) = lower.device().medium().fault() else { return };
+        if is_full {
+            *status = Status::CAPACITY_EXCEEDED;
+        }
+        if !std::mem::replace(told, true) {
+            say(format!("{why}; until then the drive can only be read"));
+        }
+    }
+}
+
 impl Tend for Link<BoxedBatch> {
     fn tend(&mut self, now: Time) {
         self.below_mut().tend(now);
@@ -34,19 +49,24 @@ impl Tend for Link<BoxedBatch> {
 
     fn explain(&self, first: usize, done: &mut Ring<BatchDone>, told: &mut bool) {
         for i in first..done.len() {
-            let Some(one) = done.get_mut(i) else { return };
-            if one.status.is_ok() || one.op == BatchOp::Read {
-                continue;
-            }
-            let Some((why, is_full)) = self.below().lower().device().medium().fault() else {
-                return;
-            };
-            if is_full {
-                one.status = Status::CAPACITY_EXCEEDED;
-            }
-            if !std::mem::replace(told, true) {
-                say(format!("{why}; until then the drive can only be read"));
-            }
+            let failed =
+                done.get_mut(i).filter(|one| !one.status.is_ok() && one.op != BatchOp::Read);
+            explain(self.below().lower(), failed.map(|one| &mut one.status).into_iter(), told);
+        }
+    }
+}
+
+/// What grows old on it is not written anew: its target does not do that.
+impl Tend for Link<KvDrive> {
+    fn tend(&mut self, _now: Time) {}
+
+    fn explain(&self, first: usize, done: &mut Ring<KvDone>, told: &mut bool) {
+        let faults = [Status::WRITE_FAULT, Status::READ_ONLY];
+        for i in first..done.len() {
+            let failed = done.get_mut(i).filter(|one| {
+                faults.contains(&one.status) && !matches!(one.op, KvOp::Get | KvOp::Exists)
+            });
+            explain(self.below().lower(), failed.map(|one| &mut one.status).into_iter(), told);
         }
     }
 }

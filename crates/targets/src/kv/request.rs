@@ -354,6 +354,7 @@ impl<D: OpenChannel> Kv<D> {
         };
         let (place, row) = self.packer.put(held.key.bytes(), &body, self.checkpoint.epoch);
         held.row = row;
+        held.out = u64::from(is_put && old.is_live());
         let (runs, old) = (std::mem::take(&mut held.runs), std::mem::take(&mut held.old));
         self.enter(hash, place, row, &old);
         self.own(&runs, hash);

@@ -467,6 +467,8 @@ impl Run {
                 let states = world.keys.get_mut(&key).unwrap();
                 if status.is_ok() {
                     assert_eq!(status, expected, "{:?}", done.op);
+                    let replaced = matches!(done.op, KvOp::Put(_)) && was;
+                    assert_eq!(done.len, u64::from(replaced), "{:?}", done.op);
                     states.iter_mut().filter(|s| s.number == number).for_each(|s| s.ended = true);
                     if durable {
                         world.settle(&key, number);

@@ -217,15 +217,18 @@ pub fn limits_are_errors<K: Kind>() {
     let mut heard = Heard::default();
     let long = vec![1; MAX_VALUE + 1];
     let (key, value) = (&long[..MAX_KEY + 1], &long[..]);
-    assert_eq!(tree.put(1, key, b"", &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
-    assert_eq!(tree.get(1, key, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
-    assert_eq!(tree.delete(1, key, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
-    assert_eq!(tree.scan(1, key, 1, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
-    assert_eq!(tree.put(1, b"k", value, &mut heard), Err(Error::ValueTooLong(MAX_VALUE + 1)));
+    assert_eq!(tree.put(1, key, b"", &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1, MAX_KEY)));
+    assert_eq!(tree.get(1, key, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1, MAX_KEY)));
+    assert_eq!(tree.delete(1, key, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1, MAX_KEY)));
+    assert_eq!(tree.scan(1, key, 1, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1, MAX_KEY)));
+    assert_eq!(
+        tree.put(1, b"k", value, &mut heard),
+        Err(Error::ValueTooLong(MAX_VALUE + 1, MAX_VALUE))
+    );
     let good = Write { key: b"a", value: Some(b"1") };
     for (bad, error) in [
-        (Write { key, value: None }, Error::KeyTooLong(MAX_KEY + 1)),
-        (Write { key: b"k", value: Some(value) }, Error::ValueTooLong(MAX_VALUE + 1)),
+        (Write { key, value: None }, Error::KeyTooLong(MAX_KEY + 1, MAX_KEY)),
+        (Write { key: b"k", value: Some(value) }, Error::ValueTooLong(MAX_VALUE + 1, MAX_VALUE)),
     ] {
         assert_eq!(tree.batch(1, &[good, bad], &mut heard), Err(error));
     }

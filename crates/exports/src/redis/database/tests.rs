@@ -129,7 +129,7 @@ impl Rig {
     fn on(pages: Pages, seats: u32) -> Rig {
         let full = pages.full.clone();
         let tree = Tree::create(Box::new(pages) as AnyStore, tree_config(), Time::ZERO).unwrap();
-        Rig { full, ..Rig::of(Database::open(tree, seats as usize).unwrap(), seats) }
+        Rig { full, ..Rig::of(Database::open(tree.into(), seats as usize).unwrap(), seats) }
     }
 
     fn of(database: Database, seats: u32) -> Rig {
@@ -259,12 +259,12 @@ fn a_page_that_cannot_be_read_costs_its_own_keys() {
     }
     rig.database.flush();
     rig.step(0);
-    let (mut served, count) = (0, rig.database.tree().pages());
+    let (mut served, count) = (0, rig.database.records().tree().unwrap().pages());
     for page in 1..count {
         pages.lost.set(page);
         let tree = Tree::open(Box::new(pages.again()) as AnyStore, tree_config(), Time::ZERO);
         // Without the root, or what says whose keys these are, there is nothing.
-        let Ok(database) = Database::open(tree.unwrap(), 1) else { continue };
+        let Ok(database) = Database::open(tree.unwrap().into(), 1) else { continue };
         assert!(database.uncounted().is_some() && database.keys() < KEYS as u64);
         let mut rig = Rig::of(database, 1);
         let answers: Vec<String> =

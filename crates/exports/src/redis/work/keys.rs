@@ -8,17 +8,25 @@ use crate::redis::database::{PORTION, Refusal};
 use crate::redis::glob::Pattern;
 use crate::redis::job::{Job, Next};
 use crate::redis::resp::{self, Args};
-use crate::redis::value::{Value, index_key, lasts, main_key, member_key, next_key, score_of};
+use crate::redis::value::{
+    FORMAT_KEY, Value, index_key, lasts, main_key, member_key, next_key, score_of,
+};
 
 /// Members of a sorted set that are deleted in one step.
 pub const CLEARED: u64 = 8;
 
 /// Keys that are deleted in one step when all are.
 const FLUSHED: u64 = 16;
+/// The same where each is deleted by itself.
+const FLUSHED_SINGLY: u64 = 256;
 
 /// Most keys that one SCAN looks at, and how many at once.
 const SCANNED: u64 = 10_000;
 const SCANNED_AT_ONCE: u64 = 256;
+
+const NO_TYPES: Refusal = Refusal::Text(
+    "SCAN with TYPE reads values, which a drive with target=kv does not list: leave TYPE out",
+);
 
 /// Steps of patterns that are taken at once.
 const STEPS: u64 = 512 << 10;
@@ -163,11 +171,17 @@ impl<'a> Stage<'a> {
         let invalid = Refusal::Text("invalid cursor");
         let cursor = resp::integer(self.args.get(1)).and_then(|c| u64::try_from(c).ok());
         let cursor = cursor.ok_or_else(|| invalid.clone())?;
-        job.from.clear();
-        job.from.push(b'k');
-        if cursor != 0 {
-            job.from.extend_from_slice(self.common.cursors.find(cursor).ok_or(invalid)?);
-            next_key(&mut job.from);
+        if wanted.kind.is_some() && !self.common.is_ordered {
+            return Err(NO_TYPES);
+        }
+        match cursor {
+            0 => self.scan_from_first(job),
+            cursor => {
+                let last = self.common.cursors.find(cursor).ok_or(invalid)?;
+                job.from.clear();
+                job.from.extend_from_slice(last);
+                self.scan_behind(job);
+            }
         }
         job.stage = 1;
         Ok(Next::Scan { count: job.left.min(SCANNED_AT_ONCE), keys: true })
@@ -181,18 +195,19 @@ impl<'a> Stage<'a> {
         let is_short = (all.len() as u64) < count;
         let (mut is_over, mut last) = (is_short, None);
         for (record, value) in all.skip(job.next) {
-            let Some(key) = record.strip_prefix(b"k") else {
+            let key = record.strip_prefix(b"k");
+            if key.is_none() && record != FORMAT_KEY {
                 is_over = true;
                 break;
-            };
+            }
             if job.steps > STEPS {
                 return Ok(Next::Later);
             }
             (last, job.next) = (Some(record), job.next + 1);
-            let name = Value::of(value).ok_or(Refusal::Damaged)?.name().as_bytes();
+            let Some(key) = key else { continue };
             let steps = &mut job.steps;
-            let fits = job.pattern.as_ref().is_none_or(|pattern| pattern.matches(key, steps))
-                && kind.is_none_or(|kind| kind.eq_ignore_ascii_case(name));
+            let fits = job.pattern.as_ref().is_none_or(|pattern| pattern.matches(key, steps));
+            let fits = fits && (!self.common.is_ordered || is_kind(kind, value)?);
             if fits {
                 resp::bulk(&mut job.text, key);
                 job.count += 1;
@@ -205,10 +220,10 @@ impl<'a> Stage<'a> {
             if job.left > 0 {
                 job.from.clear();
                 job.from.extend_from_slice(last);
-                next_key(&mut job.from);
+                self.scan_behind(job);
                 return Ok(Next::Scan { count: job.left.min(SCANNED_AT_ONCE), keys: true });
             }
-            cursor = self.common.cursors.add(&last[1..]);
+            cursor = self.common.cursors.add(last);
         }
         resp::array(self.out, 2);
         resp::bulk(self.out, cursor.to_string().as_bytes());
@@ -217,11 +232,30 @@ impl<'a> Stage<'a> {
         Ok(Next::End)
     }
 
-    fn scan_all(&self, job: &mut Job) -> Next {
+    /// Scans from the first key on.
+    fn scan_from_first(&self, job: &mut Job) {
         job.from.clear();
-        job.from.push(b'k');
+        if self.common.is_ordered {
+            job.from.push(b'k');
+        }
+    }
+
+    /// Scans behind [`Job::from`], which a drive does anyway.
+    fn scan_behind(&self, job: &mut Job) {
+        if self.common.is_ordered {
+            next_key(&mut job.from);
+        }
+    }
+
+    fn scan_all(&self, job: &mut Job) -> Next {
+        self.scan_from_first(job);
+        self.scan_next(job)
+    }
+
+    fn scan_next(&self, job: &mut Job) -> Next {
         job.stage = 1;
-        Next::Scan { count: FLUSHED, keys: true }
+        let count = if self.common.is_ordered { FLUSHED } else { FLUSHED_SINGLY };
+        Next::Scan { count, keys: true }
     }
 
     /// Deletes all keys, some at a time, sorted sets one by one.
@@ -231,11 +265,17 @@ impl<'a> Stage<'a> {
         if self.args.len() > 2 || !self.args.from(1).all(is_how) {
             return Err(SYNTAX);
         }
-        if job.stage != 1 {
-            return Ok(self.scan_all(job));
+        match job.stage {
+            1 => {}
+            // A drive goes on behind what is gone.
+            2 if !self.common.is_ordered => return Ok(self.scan_next(job)),
+            _ => return Ok(self.scan_all(job)),
         }
         let mut gone = 0;
         for (record, value) in self.mail.records() {
+            if record == FORMAT_KEY {
+                continue;
+            }
             let Some(key) = record.strip_prefix(b"k") else { break };
             if let Some(Value::Sorted(count)) = Value::of(value) {
                 if gone > 0 {
@@ -251,10 +291,20 @@ impl<'a> Stage<'a> {
             resp::simple(self.out, "OK");
             return Ok(Next::End);
         }
+        if let Some((last, _)) = self.mail.records().last() {
+            job.from.clear();
+            job.from.extend_from_slice(last);
+        }
         job.more_keys = -gone;
         job.stage = 2;
         Ok(Next::Write)
     }
+}
+
+/// Whether a value is of the kind that is asked for, if one is.
+fn is_kind(kind: Option<&[u8]>, value: &[u8]) -> Result<bool, Refusal> {
+    let name = Value::of(value).ok_or(Refusal::Damaged)?.name().as_bytes();
+    Ok(kind.is_none_or(|kind| kind.eq_ignore_ascii_case(name)))
 }
 
 /// What SCAN asks for.

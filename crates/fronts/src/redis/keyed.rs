@@ -1,0 +1,97 @@
+//! A store on a drive that keeps values by key (`target=kv`), without a tree.
+//!
+//! Guarantees: what the drive does. Fails when the drive cannot be recovered, or there
+//! is no memory for values on their way.
+
+use btree::{Keyed, KeyedConfig, Records, Remote, StoreKind};
+use device::Link;
+use device::hosted::Hosted;
+use drive::error::Error;
+use drive::kv::{self, KvDrive};
+use drive::spec::file::OpenFile;
+use drive::{lower, memory, stack};
+use port::Time;
+
+use super::tended::Tended;
+use super::{Kept, Listening, OPERATIONS, Serving, failed, hosting, refuse};
+use crate::args::ServeArgs;
+use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
+use drive::restore::faded;
+
+/// Memory for values on their way where nobody says how much, in bytes.
+const MEMORY: u64 = 256 << 20;
+
+/// Such a drive has neither pages nor anything else that may be on it.
+pub(super) fn check(args: &ServeArgs) -> Result<(), Error> {
+    if let Some(pages) = args.pages.map(StoreKind::name) {
+        return refuse(format!(
+            "--pages {pages} keeps the pages of a tree, and the drive has values by key \
+             (target=kv) and no pages: leave --pages out"
+        ));
+    }
+    match args.destroy {
+        true => refuse(
+            "--destroy makes a new store on a drive, and one with target=kv is its store: make \
+             it anew with `ssdkit create --force`, or send FLUSHALL",
+        ),
+        false => Ok(()),
+    }
+}
+
+/// Serves from such a drive in a file, or from a copy of it in memory.
+pub(super) fn file(
+    args: &ServeArgs,
+    open: OpenFile,
+    copy: bool,
+    server: Listening,
+    out: &mut dyn std::io::Write,
+) -> Result<(), Error> {
+    let is_new = open.is_new();
+    let OpenFile { config, seed, away, mut opened, .. } = open;
+    let device = if copy {
+        let mut medium = memory::medium(&config, config.spec.store.kept())?;
+        drivefile::load(&mut opened, &mut medium).map_err(failed)?;
+        stack::old_device(&config, seed, medium.into(), &opened.chunks, 0)?
+    } else {
+        stack::old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
+    };
+    let recovered = kv::recover(&config, seed, device, opened.clean);
+    let can_fade = config.profile.reliability.errors;
+    let (drive, recovery) = recovered.map_err(|e| faded(e, can_fade, away))?;
+    let recovery = Some(recovery);
+    Serving { args, config: &config, is_new, recovery, server, out }.keyed(drive)
+}
+
+impl Serving<'_> {
+    /// Serves from a drive that keeps values by key.
+    pub(super) fn keyed(self, mut target: KvDrive) -> Result<(), Error> {
+        let (shape, rules) = (target.shape(), &self.config.faults);
+        let (keys, (_, bytes)) = (target.target().keys(), target.target().stored());
+        target.lower_mut().device_mut().set_on_a_clock(true);
+        kv::begin_faults(&mut target, rules);
+        // Of one that is watched units say how long they worked.
+        let from = self.server.2.as_ref().map(|_| Time::ZERO);
+        target.lower_mut().device_mut().set_die_clocks(from);
+        let link = Link::new(lower::link_above(self.config), target);
+        let desk = self.server.2.as_ref().map(|_| Desk::new());
+        let staffed = Staffed::new(Tended::new(link), desk.clone());
+        let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
+        let queue = queues.remove(0);
+        let (bell, clock) = (queue.bell(), queue.clock());
+        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
+        let memory = self.args.memory.unwrap_or(MEMORY);
+        let config = KeyedConfig { operations: OPERATIONS, memory, keys };
+        let keyed = Keyed::new(Box::new(Remote::new(queue)), shape, config, clock.now());
+        let records = Records::Drive(Box::new(keyed.map_err(failed)?));
+        let kept = Kept { records, bytes, was_there: !self.is_new };
+        let end = || {
+            let target = drive.stop().into_drive().into_drive().into_below();
+            let injected = kv::injected(&target, rules);
+            if target.lower().device().medium().outlives() {
+                kv::end(target, clock.now())?;
+            }
+            Ok(injected)
+        };
+        self.serve(kept, "values by key", (&bell, clock, desk), Box::new(end))
+    }
+}
