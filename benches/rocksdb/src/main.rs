@@ -11,7 +11,7 @@ use ssdkit::Error;
 use ssdkit::drive::DriveSpec;
 use ssdkit::ycsb::setup::size_for;
 use ssdkit::ycsb::{self, CacheSize, Setup};
-use workload::ycsb::Workload;
+use workload::ycsb::{RECORD_BYTES, Workload};
 
 fn size(text: &str) -> Result<u64, String> {
     units::size(text).map_err(|e| e.to_string())
@@ -79,12 +79,13 @@ fn setup(args: &Args) -> Result<Setup, Error> {
         return Err(Error::Usage("--cache must be 8M or more: memtables come out of it".into()));
     }
     Ok(Setup {
-        drive: ycsb::drive(&spec, size_for(args.ycsb, args.records, args.ops, true))?,
+        drive: ycsb::drive(&spec, size_for(args.ycsb, args.records, args.ops, true, RECORD_BYTES))?,
         workload: args.ycsb,
         records: args.records,
         ops: args.ops,
         cache: CacheSize::Bytes(args.cache),
-        store: StoreKind::Log,
+        store: StoreKind::Log.into(),
+        value: RECORD_BYTES,
         durable: true,
         clients: args.threads as usize,
         controller: 0,

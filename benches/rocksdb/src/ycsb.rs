@@ -21,7 +21,7 @@ use ssdkit::Error;
 use ssdkit::ycsb::Setup;
 use ssdkit::ycsb::client::Kind;
 use ssdkit::ycsb::controller::Work;
-use ssdkit::ycsb::measure::conventional;
+use ssdkit::ycsb::stores::conventional;
 use workload::ycsb::{self, Operation, RECORD_BYTES, Ycsb};
 
 use crate::db::{Counters, Db, Options, Reader};

@@ -5,7 +5,7 @@ use rocksdb_beside::ycsb::{Beside, measure};
 use ssdkit::drive::DriveSpec;
 use ssdkit::ycsb::setup::size_for;
 use ssdkit::ycsb::{self, CacheSize, Setup};
-use workload::ycsb::Workload;
+use workload::ycsb::{RECORD_BYTES, Workload};
 
 #[test]
 fn all_that_is_read_is_right() {
@@ -15,12 +15,13 @@ fn all_that_is_read_is_right() {
         };
         let (records, ops) = (2000, 500);
         let setup = Setup {
-            drive: ycsb::drive(&spec, size_for(workload, records, ops, true)).unwrap(),
+            drive: ycsb::drive(&spec, size_for(workload, records, ops, true, RECORD_BYTES)).unwrap(),
             workload,
             records,
             ops,
             cache: CacheSize::Percent(25.0),
-            store: StoreKind::Log,
+            store: StoreKind::Log.into(),
+            value: RECORD_BYTES,
             durable: true,
             clients: 4,
             controller: 0,

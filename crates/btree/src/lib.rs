@@ -31,7 +31,7 @@ pub use cache::{CacheCounters, FRAME_BYTES};
 pub use error::Error;
 pub use keyed::{Keyed, KeyedConfig, KeyedDrive};
 pub use op::{Outcome, Sink, Write};
-pub use page::{MAX_KEY, MAX_VALUE, PAGE_BYTES};
+pub use page::{MAX_KEY, MAX_VALUE, OVERFLOW_BYTES, PAGE_BYTES};
 pub use records::Records;
 pub use store::{
     AnyStore, Awaited, BatchStore, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,

@@ -30,7 +30,9 @@ Drives:
   size=8G       logical capacity; gives the number of chunks
   spare=0.2     (T - U) / T, T the physical and U the logical pages of data
   store=memory  what is kept: memory, checksum, none
-  target=pblk   what translates: pblk, batch (batched writes: no blocks, for serve --redis, ycsb)
+  target=pblk   what translates: pblk; no blocks, for serve --redis and ycsb: batch (batched
+                writes), kv (values by key)
+  keys=1M       keys that target=kv has room for; one for each 4 KiB of its size
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
   streams=1     streams in which writes of different placements are kept: 1 to 4
   parity=0      parallel units to a superblock with parity; 0: none

@@ -21,7 +21,7 @@ use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, 
 use targets::BatchConfig;
 use targets::batch::Recovery;
 use workload::Rng;
-use workload::ycsb::Workload;
+use workload::ycsb::{RECORD_BYTES, Workload};
 
 use super::{Case, Findings, Lab, Options, Reference, Row, Runs, SHARE, Study, Turns};
 use drive::backing::Backing;
@@ -97,12 +97,16 @@ impl Cell {
             return Err(Error::Usage(format!("{DRIVE} is not in this process")));
         };
         Ok(Setup {
-            drive: ycsb::drive(&spec, size_for(workload, records, ops, self.durable))?,
+            drive: ycsb::drive(
+                &spec,
+                size_for(workload, records, ops, self.durable, RECORD_BYTES),
+            )?,
             workload,
             records,
             ops,
             cache: CacheSize::Percent(f64::from(self.cache)),
-            store: self.store,
+            store: self.store.into(),
+            value: RECORD_BYTES,
             durable: self.durable,
             clients: CLIENTS,
             controller: self.controller,

@@ -10,9 +10,9 @@
 
 use std::collections::VecDeque;
 
-use btree::{AnyStore, Outcome, Sink, Tree};
+use btree::{Outcome, Records, Sink};
 use measure::Histogram;
-use workload::ycsb::{self, Operation, RECORD_BYTES, Ycsb};
+use workload::ycsb::{self, Operation, Ycsb};
 
 use drive::error::Error;
 
@@ -129,12 +129,11 @@ fn head(value: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl Client {
-    /// A client with `most` operations under way at once. `clock` gives real
-    /// time; in virtual time it is set in [`Client::now`].
-    pub fn new(most: usize, clock: Option<fn() -> u64>, verify: bool) -> Client {
-        let verifier =
-            verify.then(|| Verifier { versions: Vec::new(), expected: vec![0; RECORD_BYTES] });
-        let mut value = vec![0; RECORD_BYTES];
+    /// A client with `most` operations under way at once, whose values have `bytes`.
+    /// `clock` gives real time; in virtual time it is set in [`Client::now`].
+    pub fn new(most: usize, clock: Option<fn() -> u64>, verify: bool, bytes: usize) -> Client {
+        let verifier = verify.then(|| Verifier { versions: Vec::new(), expected: vec![0; bytes] });
+        let mut value = vec![0; bytes];
         fill(0, 0, &mut value);
         Client {
             clock,
@@ -214,18 +213,14 @@ impl Client {
 
     /// Submits the next write of a record that was read for it. False when
     /// there is none.
-    pub fn rewrite(&mut self, tree: &mut Tree<AnyStore<'_>>) -> Result<bool, Error> {
+    pub fn rewrite(&mut self, store: &mut Records<'_>) -> Result<bool, Error> {
         let Some(slot) = self.rewrite.pop_front() else { return Ok(false) };
-        self.write(tree, u64::from(slot))?;
+        self.write(store, u64::from(slot))?;
         Ok(true)
     }
 
     /// Submits an operation; there must be fewer than `most` under way.
-    pub fn submit(
-        &mut self,
-        tree: &mut Tree<AnyStore<'_>>,
-        operation: Operation,
-    ) -> Result<(), Error> {
+    pub fn submit(&mut self, store: &mut Records<'_>, operation: Operation) -> Result<(), Error> {
         let (kind, record) = match operation {
             Operation::Read(record) => (Kind::Read, record),
             Operation::Update(record) => (Kind::Update, record),
@@ -239,14 +234,14 @@ impl Client {
         }
         let key = ycsb::key(record);
         match operation {
-            Operation::Update(_) | Operation::Insert(_) => return self.write(tree, tag),
-            Operation::Scan(_, count) => tree.scan(tag, &key, count, self),
-            Operation::Read(_) | Operation::ReadModifyWrite(_) => tree.get(tag, &key, self),
+            Operation::Update(_) | Operation::Insert(_) => return self.write(store, tag),
+            Operation::Scan(_, count) => store.scan(tag, &key, count, self),
+            Operation::Read(_) | Operation::ReadModifyWrite(_) => store.get(tag, &key, None, self),
         }
         .map_err(|e| Error::Failed(e.to_string()))
     }
 
-    fn write(&mut self, tree: &mut Tree<AnyStore<'_>>, tag: u64) -> Result<(), Error> {
+    fn write(&mut self, store: &mut Records<'_>, tag: u64) -> Result<(), Error> {
         let mut value = std::mem::take(&mut self.value);
         let started = &mut self.started[tag as usize];
         started.writes = true;
@@ -270,7 +265,7 @@ impl Client {
                 value[8..HEAD].copy_from_slice(&self.version.to_le_bytes());
             }
         }
-        let put = tree.put(tag, &ycsb::key(record), &value, self);
+        let put = store.put(tag, &ycsb::key(record), &value, self);
         self.value = value;
         put.map_err(|e| Error::Failed(e.to_string()))
     }
@@ -285,7 +280,7 @@ impl Client {
     fn check(&mut self, started: Started, key: &[u8], value: &[u8]) {
         let Some(verifier) = &mut self.verifier else { return };
         let wrong = match head(value) {
-            Some((record, version)) if value.len() == RECORD_BYTES => {
+            Some((record, version)) if value.len() == verifier.expected.len() => {
                 fill(record, version, &mut verifier.expected);
                 let last = verifier.versions.get(record as usize).map_or(0, |one| one.last);
                 let least = if started.kind == Kind::Scan { 1 } else { started.version };
@@ -323,9 +318,9 @@ const FLUSH: u64 = u64::MAX;
 impl Client {
     /// Asks for all that was done to be durable, and says in
     /// [`Client::flushed`] when it is.
-    pub fn flush(&mut self, tree: &mut Tree<AnyStore<'_>>) {
+    pub fn flush(&mut self, store: &mut Records<'_>) {
         self.flushed = false;
-        tree.flush(FLUSH).expect("one at a time");
+        store.flush(FLUSH).expect("one at a time");
     }
 
     /// Whether records wait to be written that were read for it.
@@ -430,6 +425,7 @@ impl Source for Fill {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workload::ycsb::RECORD_BYTES;
 
     fn value(record: u64, version: u64) -> Vec<u8> {
         let mut value = vec![0; RECORD_BYTES];
@@ -439,7 +435,7 @@ mod tests {
 
     /// A client that has written record 3 three times and reads it.
     fn reader() -> (Client, u64) {
-        let mut client = Client::new(4, None, true);
+        let mut client = Client::new(4, None, true, RECORD_BYTES);
         let verifier = client.verifier.as_mut().unwrap();
         verifier.versions = vec![Versions::default(); 8];
         verifier.versions[3] = Versions { last: 3, floor: 2, inside: 1, first: 3 };

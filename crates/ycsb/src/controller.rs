@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use drive::batched::BoxedBatch;
+use drive::kv::KvDrive;
 use drive::whole::{Boxed, Observed};
 use port::{Port, Ring, Time};
 
@@ -58,6 +59,19 @@ impl Works for BoxedBatch {
             programmed: c.programmed,
             collections: c.collections,
             checkpoints: c.checkpoints,
+        }
+    }
+}
+
+impl Works for KvDrive {
+    #[inline]
+    fn work(&self) -> Work {
+        let c = self.target().counters();
+        Work {
+            user: c.user,
+            programmed: c.user + c.gc + c.padding + c.metadata,
+            collections: c.collections,
+            checkpoints: 0,
         }
     }
 }

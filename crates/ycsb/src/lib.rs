@@ -1,9 +1,10 @@
-//! `ssdkit ycsb`: the Yahoo! Cloud Serving Benchmark on the key-value
-//! store, over each of its page stores.
+//! `ssdkit ycsb`: the Yahoo! Cloud Serving Benchmark on the tree, over each of its page
+//! stores, and on a drive that keeps values by key.
 //!
 //! Files: [`setup`] what is run, [`controller`] the drive's controller, its speed
 //! and its counters, [`counted`] what the host gives it to write, [`client`]
 //! operations and their verification, [`measure`] one run or two by turns,
+//! [`stores`] what they are over,
 //! [`baton`] whose turn it is, [`measured`] what a run gave.
 //!
 //! Fails when options contradict each other or the drive, when the drive is
@@ -17,26 +18,28 @@ pub mod counted;
 pub mod measure;
 pub mod measured;
 pub mod setup;
+pub mod stores;
 
 use std::io::Write;
 use std::str::FromStr;
 
 use ::measure::options::{count, duration, whole};
 use ::measure::units;
-use btree::StoreKind;
+use btree::{MAX_VALUE, StoreKind};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use workload::ycsb::Workload;
 
-pub use measured::{HostTime, Measured};
-pub use setup::{CacheSize, Setup};
+pub use measured::{HostTime, Measured, TreeSize};
+pub use setup::{CacheSize, Setup, Store};
 
 use drive::error::Error;
 use drive::memory;
-use drive::spec::{DriveConfig, DriveSpec, MemorySpec, Store, TargetKind};
+use drive::spec::{DriveConfig, DriveSpec, MemorySpec, TargetKind};
 use load::driver::ClockKind;
 use load::watch::Watch;
+use port::MAX_VALUE_BYTES;
 
 /// `ssdkit ycsb`.
 #[derive(Args, Clone, Debug)]
@@ -47,18 +50,21 @@ pub struct YcsbArgs {
     /// A to F of YCSB, or paper (75 % reads, 25 % updates, uniform).
     #[arg(long, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
-    /// What keeps the pages.
-    #[arg(long, value_name = "STORE", default_value = "batched", value_parser = store_kind())]
-    pub pages: StoreKind,
-    /// Records that are loaded, of 8 + 1000 bytes.
+    /// What keeps the pages of the tree; none with target=kv [default: batched].
+    #[arg(long, value_name = "STORE", value_parser = store_kind())]
+    pub pages: Option<StoreKind>,
+    /// Bytes of a value, 16 or more; keys have 8.
+    #[arg(long, value_name = "SIZE", default_value = "1000", value_parser = value_size)]
+    pub value: u64,
+    /// Records that are loaded.
     #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = count)]
     pub records: u64,
     /// Operations.
     #[arg(long, value_name = "COUNT", default_value = "200k", value_parser = count)]
     pub ops: u64,
-    /// Memory for pages, in percent of the tree's pages or in bytes.
-    #[arg(long, value_name = "PERCENT|SIZE", default_value = "25%")]
-    pub memory: CacheSize,
+    /// Memory for pages, in percent of the tree's pages or in bytes [default: 25%].
+    #[arg(long, value_name = "PERCENT|SIZE")]
+    pub memory: Option<CacheSize>,
     /// Without collection and checkpoints.
     #[arg(long)]
     pub not_durable: bool,
@@ -92,6 +98,15 @@ fn store_kind() -> impl TypedValueParser<Value = StoreKind> {
         .map(|name| name.parse().expect("it is one of them"))
 }
 
+/// The size of a value.
+fn value_size(text: &str) -> Result<u64, String> {
+    let bytes = units::size(text).map_err(|e| e.to_string())?;
+    match bytes {
+        16..=MAX_VALUE_BYTES => Ok(bytes),
+        _ => Err("a value has 16 bytes to 64 MiB".into()),
+    }
+}
+
 /// A workload's name, in either case.
 fn workload(text: &str) -> Result<Workload, String> {
     text.to_ascii_lowercase().parse().map_err(|e: workload::ycsb::NoWorkload| e.to_string())
@@ -122,10 +137,42 @@ pub fn drive(spec: &MemorySpec, size: u64) -> Result<DriveConfig, Error> {
         spec.size = Some(size);
     }
     let refuse = |text: &str| Err(Error::Usage(text.into()));
-    if spec.store != Store::Memory {
+    if spec.store != drive::spec::Store::Memory {
         return refuse("ycsb needs a drive that keeps its data: take store=memory");
     }
     Ok(spec.resolve()?)
+}
+
+/// What is to keep the records, if it can do what is asked for.
+fn store(spec: &MemorySpec, y: &YcsbArgs) -> Result<Store, Error> {
+    let refuse = |text: String| Err(Error::Usage(text));
+    if spec.target != TargetKind::Kv {
+        let most = MAX_VALUE as u64;
+        return match y.pages.unwrap_or_default() {
+            _ if y.value > most => refuse(format!(
+                "a value of the tree has at most {most} bytes: lower --value, or take a drive with \
+                 target=kv"
+            )),
+            StoreKind::Log | StoreKind::InPlace if spec.target == TargetKind::Batch => {
+                refuse("a drive with target=batch has no blocks: leave --pages out".into())
+            }
+            kind => Ok(Store::Tree(kind)),
+        };
+    }
+    let what = match y {
+        _ if y.workload == Workload::E => {
+            return refuse(
+                "workload E scans in the order of keys, and a drive with target=kv has none: take \
+                 another workload, or target=pblk"
+                    .into(),
+            );
+        }
+        _ if y.pages.is_some() => "no pages (--pages)",
+        _ if y.memory.is_some() => "no cache of pages (--memory)",
+        _ if y.not_durable => "always collection and checkpoints (--not-durable)",
+        _ => return Ok(Store::Keyed),
+    };
+    refuse(format!("a drive with target=kv has {what}: leave that out"))
 }
 
 /// What the command line asks for.
@@ -136,14 +183,20 @@ fn setup(args: &YcsbArgs) -> Result<Setup, Error> {
     };
     let (y, workload) = (args, args.workload);
     let durable = !y.not_durable;
-    if !durable && y.pages == StoreKind::InPlace {
+    let store = store(spec, y)?;
+    if !durable && store == Store::Tree(StoreKind::InPlace) {
         return refuse("a store in place has neither collection nor checkpoints to leave out");
     }
     if y.records > 2_000_000_000 || y.ops > 1_000_000_000_000 {
         return refuse("--records is at most 2 000 M, --ops at most 1 000 000 M");
     }
-    let mut drive = drive(spec, setup::size_for(workload, y.records, y.ops, durable))?;
-    if y.pages == StoreKind::Batched {
+    let value = y.value as usize;
+    let mut spec = spec.clone();
+    if store == Store::Keyed && spec.keys == 0 {
+        spec.keys = setup::keys_for(workload, y.records, y.ops);
+    }
+    let mut drive = drive(&spec, setup::size_for(workload, y.records, y.ops, durable, value))?;
+    if store == Store::Tree(StoreKind::Batched) {
         drive.spec.target = TargetKind::Batch;
     }
     Ok(Setup {
@@ -151,8 +204,9 @@ fn setup(args: &YcsbArgs) -> Result<Setup, Error> {
         workload,
         records: y.records,
         ops: y.ops,
-        cache: y.memory,
-        store: y.pages,
+        cache: y.memory.unwrap_or(CacheSize::Percent(25.0)),
+        store,
+        value,
         durable,
         clients: y.clients as usize,
         controller: y.controller_time.unwrap_or(0),
@@ -209,6 +263,7 @@ pub fn configuration(setup: &Setup) -> Value {
             CacheSize::Bytes(bytes) => json!({ "bytes": bytes }),
         },
         "store": setup.store.name(),
+        "value_bytes": setup.value,
         "durable": setup.durable,
         "clients": setup.clients,
         "controller_ns": setup.controller,
@@ -234,8 +289,15 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
         "seconds": m.seconds,
         "ops_per_second": m.rate(),
         "latency_ns": latency,
-        "tree": { "pages": m.pages, "levels": m.levels, "pages_written": m.pages_written },
-        "cache": { "bytes": m.cache_bytes, "misses_per_op": m.misses_per_op },
+        "tree": m.tree.map(|tree| json!({
+            "pages": tree.pages,
+            "levels": tree.levels,
+            "pages_written": m.pages_written,
+        })),
+        "cache": m.tree.map(|tree| json!({
+            "bytes": tree.cache_bytes,
+            "misses_per_op": m.misses_per_op,
+        })),
         "host_ns_per_op": setup.real.then_some(host),
         "processor_share": m.share,
         "log": m.log.map(|log| json!({
@@ -245,7 +307,7 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
             "checkpoint_blocks": log.checkpoint_blocks,
         })),
         "drive_work": {
-            "taken": m.blocks_written,
+            "taken": m.tree.map(|_| m.blocks_written),
             "programmed": m.work.programmed,
             "collections": m.work.collections,
             "checkpoints": m.work.checkpoints,
@@ -291,15 +353,15 @@ fn to_text(setup: &Setup, m: &Measured) -> String {
     for (kind, latency) in &m.latency {
         line(kind.name(), percentiles(latency));
     }
-    line("tree", format!("{} records, {} pages, {} levels", setup.records, m.pages, m.levels));
-    line(
-        "cache",
-        format!(
-            "{}, {:.2} misses an op",
-            units::bytes_decimal(m.cache_bytes as f64),
-            m.misses_per_op
-        ),
-    );
+    let (records, value) = (setup.records, units::size_binary(setup.value as u64));
+    match m.tree {
+        Some(TreeSize { pages, levels, cache_bytes }) => {
+            line("tree", format!("{records} records of {value}, {pages} pages, {levels} levels"));
+            let bytes = units::bytes_decimal(cache_bytes as f64);
+            line("cache", format!("{bytes}, {:.2} misses an op", m.misses_per_op));
+        }
+        None => line("records", format!("{records} of {value}")),
+    }
     if setup.real {
         let each = |ns: u64| units::time_ns(ns as f64 / m.ops as f64);
         let parts = parts(&m.host).map(|(name, ns)| format!("{name} {}", each(ns)));
@@ -308,14 +370,17 @@ fn to_text(setup: &Setup, m: &Measured) -> String {
         line("host", "its work takes no time: this is the drive's".into());
     }
     let amplification = |part: Option<f64>| part.map_or("-".into(), |x| format!("{x:.2}"));
+    let drive = amplification(m.drive_amplification());
     line(
         "writes",
-        format!(
-            "{} pages of the tree; store writes {} times as much, drive {} times that",
-            m.pages_written,
-            amplification(m.store_amplification()),
-            amplification(m.drive_amplification()),
-        ),
+        match m.tree {
+            Some(_) => format!(
+                "{} pages of the tree; store writes {} times as much, drive {drive} times that",
+                m.pages_written,
+                amplification(m.store_amplification()),
+            ),
+            None => format!("{} blocks of records; drive {drive} times that", m.work.user),
+        },
     );
     if let Some(log) = &m.log {
         line(
@@ -326,9 +391,13 @@ fn to_text(setup: &Setup, m: &Measured) -> String {
             ),
         );
     }
+    let collections = units::exactly(m.work.collections, "collection");
     line(
         "drive",
-        format!("{} collections, {} checkpoints", m.work.collections, m.work.checkpoints),
+        match m.tree {
+            Some(_) => format!("{collections}, {} checkpoints", m.work.checkpoints),
+            None => collections,
+        },
     );
     if m.interrupted {
         line("stopped", "before its end: the figures are those so far".into());

@@ -32,6 +32,17 @@ impl HostTime {
     }
 }
 
+/// How large a tree is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeSize {
+    /// Its pages after loading.
+    pub pages: u64,
+    /// Its levels.
+    pub levels: usize,
+    /// Bytes of its cache.
+    pub cache_bytes: u64,
+}
+
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -39,12 +50,8 @@ pub struct Measured {
     pub ops: u64,
     /// Their time, in seconds.
     pub seconds: f64,
-    /// Pages of the tree after loading, and its levels.
-    pub pages: u64,
-    /// Levels of the tree.
-    pub levels: usize,
-    /// Bytes of the cache.
-    pub cache_bytes: u64,
+    /// The tree, where there is one.
+    pub tree: Option<TreeSize>,
     /// Look-ups of pages that missed, as a part of all.
     pub misses_per_op: f64,
     /// The latencies, by kind.
@@ -139,9 +146,7 @@ impl Mark {
         Measured {
             ops,
             seconds: (b.now - a.now) as f64 / 1e9,
-            pages: 0,
-            levels: 0,
-            cache_bytes: 0,
+            tree: None,
             misses_per_op: (b.cache.misses - a.cache.misses) as f64 / ops.max(1) as f64,
             latency: Vec::new(),
             host: if real { time } else { HostTime::default() },

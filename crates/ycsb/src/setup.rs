@@ -1,8 +1,8 @@
 //! What a run of YCSB is: the drive, the store, the workload, and how much of
 //! it. Nothing fails.
 
-use btree::{PAGE_BYTES, StoreKind};
-use workload::ycsb::{KEY_BYTES, RECORD_BYTES, Workload};
+use btree::{OVERFLOW_BYTES, PAGE_BYTES, StoreKind};
+use workload::ycsb::{KEY_BYTES, Workload};
 
 use drive::memory::Needs;
 use drive::spec::DriveConfig;
@@ -14,6 +14,31 @@ pub enum CacheSize {
     Percent(f64),
     /// In bytes.
     Bytes(u64),
+}
+
+/// What keeps the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// A tree, whose pages are kept so.
+    Tree(StoreKind),
+    /// The drive itself, by key.
+    Keyed,
+}
+
+impl Store {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Tree(kind) => kind.name(),
+            Store::Keyed => "kv",
+        }
+    }
+}
+
+impl From<StoreKind> for Store {
+    fn from(kind: StoreKind) -> Store {
+        Store::Tree(kind)
+    }
 }
 
 /// What is run.
@@ -30,7 +55,9 @@ pub struct Setup {
     /// The cache.
     pub cache: CacheSize,
     /// The store.
-    pub store: StoreKind,
+    pub store: Store,
+    /// Bytes of a value, 16 or more.
+    pub value: usize,
     /// With collection and checkpoints.
     pub durable: bool,
     /// Operations under way at once.
@@ -50,33 +77,66 @@ pub struct Setup {
 /// buffers and queues of store and controller.
 const BESIDES: u64 = 24 << 20;
 
+/// What a record of the tree takes beside its value, in bytes, and the longest value
+/// that is not in pages of its own.
+const BESIDE_VALUE: u64 = 24;
+const LONGEST_INLINE: u64 = 2000;
+
 impl Setup {
     /// Bytes of the cache while the store is loaded: enough that few pages are
     /// written more than a few times.
     pub fn loading_cache(&self) -> u64 {
-        (self.records * 1024).max(8 << 20)
+        (self.records * (self.value as u64 + BESIDE_VALUE)).max(8 << 20)
+    }
+
+    /// Bytes of buffers for values on their way, of a store without a tree: room for all
+    /// that may be.
+    pub fn buffers(&self) -> u64 {
+        2 * (self.clients as u64 + 1) * (self.value as u64).next_power_of_two().max(4096)
     }
 
     /// Bytes of memory that the run is sure to take when it is loaded: the
     /// records are on the flash then, and in the cache.
     pub fn needs(&self) -> u64 {
-        let records = self.records * (KEY_BYTES + RECORD_BYTES) as u64;
+        let records = self.records * (KEY_BYTES + self.value) as u64;
         let tables = Needs::of(&self.drive).tables;
-        [records, self.loading_cache(), BESIDES].into_iter().fold(tables, u64::saturating_add)
+        let cache = match self.store {
+            Store::Tree(_) => self.loading_cache(),
+            Store::Keyed => self.buffers(),
+        };
+        [records, cache, BESIDES].into_iter().fold(tables, u64::saturating_add)
     }
+}
+
+/// Records that a workload inserts, at most.
+fn inserts(workload: Workload, ops: u64) -> u64 {
+    if matches!(workload, Workload::D | Workload::E) { ops / 10 } else { 0 }
+}
+
+/// Keys that a drive has room for which keeps such a load by key.
+pub fn keys_for(workload: Workload, records: u64, ops: u64) -> u64 {
+    // A few more: the last places of its index are hard to find.
+    (records + inserts(workload, ops)) * 11 / 10 + 1000
 }
 
 /// Bytes of a drive that such a load needs: twice what lives, with room for
 /// the metadata; and without collection all that is written besides.
-pub fn size_for(workload: Workload, records: u64, ops: u64, durable: bool) -> u64 {
-    let inserts = if matches!(workload, Workload::D | Workload::E) { ops / 10 } else { 0 };
-    let live = (records + inserts) * 4608 + (48 << 20);
+pub fn size_for(workload: Workload, records: u64, ops: u64, durable: bool, value: usize) -> u64 {
+    let value = value as u64;
+    let (each, page) = match value {
+        0..=LONGEST_INLINE => ((value + BESIDE_VALUE) * 9 / 2, PAGE_BYTES as u64 + 512),
+        _ => {
+            let pages = value.div_ceil(OVERFLOW_BYTES as u64) * PAGE_BYTES as u64;
+            (pages * 9 / 4 + 512, pages + PAGE_BYTES as u64)
+        }
+    };
+    let live = (records + inserts(workload, ops)) * each + (48 << 20);
     let rewritten = match workload {
         Workload::C => 0,
         Workload::A | Workload::F => 2 * ops / 3,
         _ => ops / 3,
     };
     // Operations that warm the cache are at most twice its pages.
-    let grown = if durable { 0 } else { (rewritten + records / 3) * (PAGE_BYTES as u64 + 512) };
+    let grown = if durable { 0 } else { (rewritten + records / 3) * page };
     (live + grown).next_multiple_of(1 << 20)
 }
