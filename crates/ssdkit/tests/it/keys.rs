@@ -5,8 +5,11 @@
 //! The kills: clients of three connections write in pipelines with `--sync
 //! always` until the server is killed at a random moment, also while it starts.
 //! All that was answered is there when it is served again, and of what was not
-//! answered each command whole or not at all. With more effort:
+//! answered each command whole or not at all. A drive with `target=kv` has strings and
+//! hashes alone: it has no sorted sets, and writes several keys one by one. With more effort:
 //! `SSDKIT_KILLS=200`; the seed of a run is told, and `SSDKIT_SEED` sets it.
+
+mod kv;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Seek, Write};
@@ -399,6 +402,9 @@ const DEPTH: usize = 8;
 /// Kills more where hardly anything was done before those that were asked for.
 const MORE: u32 = 8;
 
+/// Kinds of things.
+const KINDS: usize = 4;
+
 /// What holds a number or is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Thing {
@@ -412,13 +418,18 @@ enum Thing {
 }
 
 impl Thing {
-    fn all() -> impl Iterator<Item = Thing> {
-        (0..THINGS)
-            .flat_map(|n| [Thing::String(n), Thing::Hash(n), Thing::Pair(n), Thing::Member(n)])
+    /// Of the first so many kinds.
+    fn all(kinds: usize) -> impl Iterator<Item = Thing> {
+        let of = |n| [Thing::String(n), Thing::Hash(n), Thing::Pair(n), Thing::Member(n)];
+        (0..THINGS).flat_map(move |n| of(n).into_iter().take(kinds))
     }
 
     fn set(self, who: usize, to: Option<u64>) -> String {
-        let fill = |value: u64| "x".repeat((value % 300) as usize);
+        // Some are longer than a page, and as much as fits in one of a tree's values.
+        let fill = |value: u64| {
+            let most = if value.is_multiple_of(16) { 60_000 } else { 300 };
+            "x".repeat((value * 7 % most) as usize)
+        };
         match (self, to) {
             (Thing::String(n), Some(v)) => format!("SET {who}:s{n} {v}.{}", fill(v)),
             (Thing::String(n), None) => format!("DEL {who}:s{n}"),
@@ -469,6 +480,7 @@ impl Thing {
 /// and what it may have become since.
 struct Story {
     who: usize,
+    kinds: usize,
     rng: Rng,
     version: u64,
     may_be: HashMap<Thing, VecDeque<Option<u64>>>,
@@ -476,9 +488,9 @@ struct Story {
 }
 
 impl Story {
-    fn new(who: usize, seed: u64) -> Story {
-        let may_be = Thing::all().map(|thing| (thing, VecDeque::from([None]))).collect();
-        Story { who, rng: Rng::new(seed, who as u64 + 1), version: 0, may_be, answered: 0 }
+    fn new(who: usize, kinds: usize, seed: u64) -> Story {
+        let may_be = Thing::all(kinds).map(|thing| (thing, VecDeque::from([None]))).collect();
+        Story { who, kinds, rng: Rng::new(seed, who as u64 + 1), version: 0, may_be, answered: 0 }
     }
 
     /// Writes until the server is gone.
@@ -487,7 +499,7 @@ impl Story {
         loop {
             while sent.len() < DEPTH {
                 let n = self.rng.below(THINGS);
-                let thing = match self.rng.below(4) {
+                let thing = match self.rng.below(self.kinds as u64) {
                     0 => Thing::String(n),
                     1 => Thing::Hash(n),
                     2 => Thing::Pair(n),
@@ -514,7 +526,7 @@ impl Story {
     /// keys.
     fn verify(&mut self, client: &mut Client, seed: u64) -> i64 {
         let (mut keys, mut members) = (0, Vec::new());
-        for thing in Thing::all() {
+        for thing in Thing::all(self.kinds) {
             let found = thing.get(self.who, client);
             let may_be = self.may_be.get_mut(&thing).unwrap();
             assert!(
@@ -527,6 +539,9 @@ impl Story {
             if let (Thing::Member(n), Some(score)) = (thing, found) {
                 members.push((score, format!("m{n}")));
             }
+        }
+        if self.kinds < KINDS {
+            return keys;
         }
         members.sort();
         let index = client.ask(&format!("ZRANGEBYSCORE {}:z -inf +inf", self.who));
@@ -548,7 +563,8 @@ fn kill(keys: &str, options: &str, kills: u32, seed: u64) {
     println!("{keys} {options}: {kills} kills, SSDKIT_SEED={seed}");
     let place = Place::new(&format!("{keys} {SMALL}"));
     let mut rng = Rng::new(seed, 0);
-    let mut stories: Vec<Story> = (0..3).map(|who| Story::new(who, seed)).collect();
+    let kinds = if keys.contains("target=kv") { 2 } else { KINDS };
+    let mut stories: Vec<Story> = (0..3).map(|who| Story::new(who, kinds, seed)).collect();
     // One that is killed while it makes the store may leave none that is whole.
     place.serve(options).stop();
     let (mut slowest, mut round) = (Duration::ZERO, 0);
