@@ -141,6 +141,11 @@ impl<'a> Keyed<'a> {
         self.keys
     }
 
+    /// Bytes of the longest value.
+    pub fn longest(&self) -> usize {
+        self.shape.max_value as usize
+    }
+
     /// Bytes of buffers for values.
     pub fn memory(&self) -> u64 {
         self.held

@@ -9,6 +9,7 @@ use port::Time;
 use crate::error::Error;
 use crate::keyed::Keyed;
 use crate::op::{Sink, Write};
+use crate::page::MAX_VALUE;
 use crate::store::{AnyStore, PageStore};
 use crate::tree::Tree;
 
@@ -45,6 +46,14 @@ impl<'a> Records<'a> {
         match self {
             Records::Tree(tree) => tree.memory(),
             Records::Drive(drive) => drive.memory(),
+        }
+    }
+
+    /// Bytes of the longest value.
+    pub fn longest(&self) -> usize {
+        match self {
+            Records::Tree(_) => MAX_VALUE,
+            Records::Drive(drive) => drive.longest(),
         }
     }
 

@@ -7,5 +7,6 @@ mod crowded;
 mod drives;
 mod hour;
 mod in_place;
+mod keyed;
 mod log;
 mod lost;

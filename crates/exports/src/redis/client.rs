@@ -64,13 +64,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// One that came now.
-    pub fn new(sock: OwnedFd, now: Instant) -> Client {
+    /// One that came now, whose arguments have so many bytes at most.
+    pub fn new(sock: OwnedFd, now: Instant, longest: usize) -> Client {
         Client {
             sock,
             input: Vec::new(),
             start: 0,
-            parser: Parser::default(),
+            parser: Parser::new(longest),
             out: Rope::default(),
             reply: 0,
             held: VecDeque::new(),

@@ -34,7 +34,7 @@ use super::client::Client;
 use super::command::{Command, Found};
 use super::job::{Common, Cursors, Job, Next, State};
 use super::locks::Locks;
-use super::mail::{FLUSH, HEAD, HEADS, Inbox, Mail, SCAN};
+use super::mail::{FLUSH, HEAD, HEADS, Inbox, MAX_REPLY, Mail, SCAN};
 use super::resp::{self, Args};
 use super::rope::{Rope, Trash};
 use super::value::{FORMAT, FORMAT_KEY, main_key};
@@ -206,6 +206,12 @@ impl Database {
     /// What has the keys.
     pub fn records(&self) -> &Records<'static> {
         &self.records
+    }
+
+    /// Bytes of the longest value, as far as there is room for it in a reply.
+    pub fn longest(&self) -> usize {
+        // The record has one byte more.
+        self.records.longest().min(MAX_REPLY) - 1
     }
 
     /// Keys that are there, as far as they were counted.

@@ -17,14 +17,15 @@ use crate::grow::grow;
 /// Most arguments of a command. Redis takes 1 048 576.
 pub const MAX_ARGS: usize = 16384;
 
-/// Longest argument, in bytes. Redis takes 512 MiB; a value of this store is
-/// shorter still.
+/// Longest argument, in bytes, where the store has no longer values. Redis takes
+/// 512 MiB; a value of a tree is shorter still.
 pub const MAX_BULK: usize = 1 << 20;
 
 /// Longest line, in bytes, as in Redis.
 pub const MAX_LINE: usize = 64 << 10;
 
-/// Longest command, in bytes as they come.
+/// Longest command, in bytes as they come, where the store has no longer values; else
+/// it is longer by as much as these.
 pub const MAX_COMMAND: usize = 4 << 20;
 
 /// What breaks the protocol, in Redis' words.
@@ -123,9 +124,17 @@ pub struct Parser {
     /// The arguments of a command on one line; empty for others.
     line: Vec<u8>,
     is_line: bool,
+    /// Bytes that an argument may have beyond [`MAX_BULK`].
+    beyond: usize,
 }
 
 impl Parser {
+    /// A parser of commands whose arguments have so many bytes at most, and never fewer
+    /// than [`MAX_BULK`].
+    pub fn new(longest: usize) -> Parser {
+        Parser { beyond: longest.saturating_sub(MAX_BULK), ..Parser::default() }
+    }
+
     /// Goes on with `input`, which begins with the command and has at least the
     /// bytes of the last call. True when the command is whole.
     ///
@@ -174,6 +183,7 @@ impl Parser {
         *self = Parser {
             places: std::mem::take(&mut self.places),
             line: std::mem::take(&mut self.line),
+            beyond: self.beyond,
             ..Parser::default()
         };
         bytes
@@ -221,8 +231,8 @@ impl Parser {
         }
         let Some(line) = self.line(input, ProtocolError::LongBulk)? else { return Ok(false) };
         let len = number(&line[1..]).and_then(|len| usize::try_from(len).ok());
-        let len = len.filter(|&len| len <= MAX_BULK).ok_or(ProtocolError::Bulk)?;
-        if self.pos + len > MAX_COMMAND {
+        let len = len.filter(|&len| len <= MAX_BULK + self.beyond).ok_or(ProtocolError::Bulk)?;
+        if self.pos + len > MAX_COMMAND + self.beyond {
             return Err(ProtocolError::LongCommand);
         }
         self.state = State::Bytes(len);

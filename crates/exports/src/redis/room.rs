@@ -68,7 +68,7 @@ impl Serving<'_> {
             return self.free.push(who);
         }
         self.report.connections += 1;
-        self.clients[who as usize] = Some(Client::new(sock, self.now));
+        self.clients[who as usize] = Some(Client::new(sock, self.now, self.database.longest()));
         self.count(who);
         self.give_turn(who, true);
     }
