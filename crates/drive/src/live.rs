@@ -257,7 +257,7 @@ impl Seen for Link<KvDrive> {
         let drive = self.below();
         let (device, done) = (drive.lower().device(), drive.target().counters());
         let mut live = Live::default();
-        live.works.iter_mut().zip(drive.works()).for_each(|(to, work)| *to = work.clone());
+        live.works.iter_mut().zip(drive.works()).for_each(|(to, work)| *to = *work);
         let read_only = drive.target().is_read_only();
         Glimpse {
             at: now.0,

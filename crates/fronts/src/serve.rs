@@ -239,9 +239,9 @@ impl Serving<'_> {
 
 /// Exports each of several targets, too.
 fn with_targets(export: Export, drive: &Boxed) -> Result<Export, NotServable> {
-    let parts = (0..drive.targets()).filter_map(|n| Some((n, drive.part(n)?)));
-    parts.fold(Ok(export), |export, (n, part)| {
-        export?.with_part(&format!("target{n}"), &format!("target {n} of an ssdkit drive"), part)
+    let mut parts = (0..drive.targets()).filter_map(|n| Some((n, drive.part(n)?)));
+    parts.try_fold(export, |export, (n, part)| {
+        export.with_part(&format!("target{n}"), &format!("target {n} of an ssdkit drive"), part)
     })
 }
 

@@ -72,6 +72,7 @@ impl MemorySpec {
             (self.shards > 1, "shards"),
             (self.parity > 0, "parity"),
             (self.target == TargetKind::Batch, "target=batch"),
+            (self.target == TargetKind::Kv, "target=kv"),
         ] {
             if is_there {
                 return Err(wrong(format!("{what} is for a drive of one target")));

@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use btree::store::{Ticks, seal};
-use btree::{AnyStore, FRAME_BYTES, PAGE_BYTES, PageStore, StoreDone, StoreError, TreeConfig};
+use btree::{
+    AnyStore, FRAME_BYTES, PAGE_BYTES, PageStore, StoreDone, StoreError, Tree, TreeConfig,
+};
 use port::{Buffer, Ring};
 
 use super::*;
