@@ -20,6 +20,7 @@ SOAK_HOURS ?= 1
 SOAK_FROM ?= 0
 SOAK_LINES ?= 20000
 SOAK_ATTACKS ?= 1000000
+SOAK_PROGRAMS ?= 100000000
 SOAK_JOBS ?= $(shell nproc)
 TARGET_DIR := $${CARGO_TARGET_DIR:-target}
 
@@ -64,6 +65,7 @@ ycsb: rust
 
 soak: rust
 	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) LINES=$(SOAK_LINES) LINES_SEED=$(SOAK_FROM) ATTACKS=$(SOAK_ATTACKS) ATTACK_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(CARGO) test $(TESTED) -- --include-ignored
+	PROGRAMS=$(SOAK_PROGRAMS) PROGRAMS_SEED=$(SOAK_FROM) $(CARGO) test --release --locked -p ssdkit-rules --test it -- --ignored --nocapture programs
 	$(CARGO) build --release --locked -p ssdkit-simulation
 	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
 

@@ -1,0 +1,235 @@
+//! The compiled form of a checked set, for the data path: names are numbers, expressions are
+//! nodes in one array, conditions are cases in an index over the request's fields.
+
+use crate::bounds::Bounds;
+use crate::check::{Checked, Test, constant, numbers};
+use crate::decision::Policy;
+use crate::index::{Extent, Index};
+use crate::request::FIELDS;
+use crate::syntax::{ActionKind, Assign, Change, Expr, Kind, Most, Relation, Rule, Set, Slot, Sum};
+
+/// A node's number.
+pub(crate) type At = u32;
+
+/// An expression that is no condition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Node {
+    Constant(u64),
+    Field(u8),
+    Counter(u16),
+    Since(u16),
+    Entry(u16, At),
+    Sum(Sum, At, At),
+}
+
+/// A test beside the fields of a case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NodeTest {
+    Within(At, Bounds),
+    Compare(Relation, At, At),
+}
+
+/// A case.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) fields: [Bounds; FIELDS],
+    pub(crate) tests: Box<[NodeTest]>,
+    /// The rule's number in the text.
+    pub(crate) rule: u16,
+}
+
+/// A change, with what its counter or map holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Counter(u16, Assign, At, Bounds),
+    Entry(u16, At, Assign, At, Bounds),
+    Start(u16),
+}
+
+/// An entry: map, key.
+pub(crate) type NodeSlot = (u16, At);
+
+/// An action.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Place(Option<At>, Option<At>, Option<NodeSlot>),
+    Serve(NodeSlot),
+    Redirect(At),
+    Remote(At),
+    Drop,
+    Refuse,
+    Ask,
+    Pass,
+    Delay(At),
+    Limit(u16, Most),
+    Collect(Policy, Option<At>),
+    Migrate(NodeSlot, At),
+}
+
+/// What a rule does.
+#[derive(Debug)]
+pub(crate) struct Effect {
+    pub(crate) steps: Box<[Step]>,
+    pub(crate) acts: Box<[Act]>,
+    pub(crate) decides: bool,
+}
+
+/// A compiled set. It does not change; [`crate::State`] is apart.
+pub struct Compiled {
+    pub(crate) set: Set,
+    /// By an application's number: its blocks, from the first to below the second.
+    pub(crate) blocks: Box<[(u64, u64)]>,
+    pub(crate) nodes: Box<[Node]>,
+    pub(crate) cases: Box<[Case]>,
+    pub(crate) effects: Box<[Effect]>,
+    pub(crate) index: Index,
+}
+
+impl Compiled {
+    /// Compiles a set. Takes time and memory in proportion to its rules.
+    pub fn new(checked: &Checked) -> Compiled {
+        let set = checked.set().clone();
+        let mut builder = Builder { set: &set, nodes: vec![] };
+        let effects = set.rules.iter().map(|rule| builder.effect(rule)).collect::<Box<[_]>>();
+        let mut cases = Vec::new();
+        for rule in set.order() {
+            for case in &checked.cases()[rule] {
+                let tests = case.tests.iter().map(|test| builder.test(test)).collect();
+                cases.push(Case { fields: case.fields, tests, rule: rule as u16 });
+            }
+        }
+        let extent = |case: &Case| Extent {
+            fields: case.fields,
+            is_final: case.tests.is_empty() && effects[usize::from(case.rule)].decides,
+        };
+        let index = Index::new(&cases.iter().map(extent).collect::<Vec<_>>());
+        let nodes = builder.nodes.into();
+        let last = set.applications.iter().map(|a| a.number).max();
+        let mut blocks = vec![(1, 0); last.map_or(0, |last| usize::from(last) + 1)];
+        for a in &set.applications {
+            blocks[usize::from(a.number)] = (a.lba.lo, a.lba.hi + 1);
+        }
+        Compiled { blocks: blocks.into(), nodes, cases: cases.into(), effects, index, set }
+    }
+
+    /// The set.
+    pub fn set(&self) -> &Set {
+        &self.set
+    }
+
+    /// Bytes of memory that rules take, without the state.
+    pub fn bytes(&self) -> u64 {
+        let nodes = self.nodes.len() * size_of::<Node>();
+        let tests: usize = self.cases.iter().map(|case| case.tests.len()).sum();
+        let cases = self.cases.len() * size_of::<Case>() + tests * size_of::<NodeTest>();
+        let of = |e: &Effect| size_of_val(&*e.steps) + size_of_val(&*e.acts) + size_of::<Effect>();
+        let effects: usize = self.effects.iter().map(of).sum();
+        self.index.bytes() + (nodes + cases + effects) as u64
+    }
+}
+
+struct Builder<'s> {
+    set: &'s Set,
+    nodes: Vec<Node>,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, node: Node) -> At {
+        self.nodes.push(node);
+        self.nodes.len() as At - 1
+    }
+
+    fn map(&self, name: &str) -> u16 {
+        number(self.set.maps.iter().map(|map| &map.name.text), name)
+    }
+
+    fn counter(&self, name: &str) -> u16 {
+        number(self.set.counters.iter().map(|counter| &counter.name.text), name)
+    }
+
+    fn timer(&self, name: &str) -> u16 {
+        number(self.set.timers.iter().map(|timer| &timer.text), name)
+    }
+
+    fn expr(&mut self, expr: &Expr) -> At {
+        if let Some(value) = constant(expr) {
+            return self.push(Node::Constant(value));
+        }
+        let node = match &expr.kind {
+            Kind::Field(field) => Node::Field(*field as u8),
+            Kind::Counter(name) => Node::Counter(self.counter(name)),
+            Kind::Since(name) => Node::Since(self.timer(name)),
+            Kind::Entry(name, key) => Node::Entry(self.map(name), self.expr(key)),
+            Kind::Sum(sum, a, b) => Node::Sum(*sum, self.expr(a), self.expr(b)),
+            // What never runs may be a sum that has no value.
+            _ => Node::Constant(0),
+        };
+        self.push(node)
+    }
+
+    fn test(&mut self, test: &Test) -> NodeTest {
+        match test {
+            Test::Within(a, bounds) => NodeTest::Within(self.expr(a), *bounds),
+            Test::Compare(relation, a, b) => {
+                NodeTest::Compare(*relation, self.expr(a), self.expr(b))
+            }
+        }
+    }
+
+    fn slot(&mut self, slot: &Slot) -> NodeSlot {
+        (self.map(&slot.map.text), self.expr(&slot.key))
+    }
+
+    fn effect(&mut self, rule: &Rule) -> Effect {
+        let steps = rule.changes.iter().map(|change| self.step(change)).collect();
+        let acts = rule.actions.iter().map(|action| self.act(&action.kind)).collect();
+        Effect { steps, acts, decides: rule.decides() }
+    }
+
+    fn step(&mut self, change: &Change) -> Step {
+        match change {
+            Change::Counter(name, assign, value) => {
+                let at = self.counter(&name.text);
+                let bounds = self.set.counters[usize::from(at)].bounds;
+                Step::Counter(at, *assign, self.expr(value), bounds)
+            }
+            Change::Entry(name, key, assign, value) => {
+                let at = self.map(&name.text);
+                let bounds = numbers(self.set.maps[usize::from(at)].content);
+                Step::Entry(at, self.expr(key), *assign, self.expr(value), bounds)
+            }
+            Change::Start(name) => Step::Start(self.timer(&name.text)),
+        }
+    }
+
+    fn act(&mut self, action: &ActionKind) -> Act {
+        match action {
+            ActionKind::Place(unit, stream, into) => {
+                let unit = unit.as_ref().map(|unit| self.expr(unit));
+                let stream = stream.as_ref().map(|stream| self.expr(stream));
+                Act::Place(unit, stream, into.as_ref().map(|slot| self.slot(slot)))
+            }
+            ActionKind::Serve(slot) => Act::Serve(self.slot(slot)),
+            ActionKind::Redirect(channel) => Act::Redirect(self.expr(channel)),
+            ActionKind::Remote(drive) => Act::Remote(self.expr(drive)),
+            ActionKind::Drop => Act::Drop,
+            ActionKind::Refuse => Act::Refuse,
+            ActionKind::Ask => Act::Ask,
+            ActionKind::Pass => Act::Pass,
+            ActionKind::Delay(time) => Act::Delay(self.expr(time)),
+            ActionKind::Limit(name) => {
+                let at = number(self.set.limits.iter().map(|limit| &limit.name.text), &name.text);
+                Act::Limit(at, self.set.limits[usize::from(at)].most)
+            }
+            ActionKind::Collect(policy, unit) => {
+                Act::Collect(*policy, unit.as_ref().map(|unit| self.expr(unit)))
+            }
+            ActionKind::Migrate(slot, unit) => Act::Migrate(self.slot(slot), self.expr(unit)),
+        }
+    }
+}
+
+/// The number of a name that was checked.
+fn number<'s>(mut names: impl Iterator<Item = &'s String>, name: &str) -> u16 {
+    names.position(|other| other == name).expect("names were checked") as u16
+}

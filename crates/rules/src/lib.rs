@@ -1,0 +1,29 @@
+//! The language of rules that a host installs in a drive (AppNVM, thesis chapter 7).
+#![forbid(unsafe_code)]
+
+pub mod bounds;
+pub mod check;
+mod compile;
+mod decide;
+pub mod decision;
+pub mod error;
+pub mod explain;
+mod index;
+pub mod interpret;
+pub mod live;
+pub mod parse;
+mod print;
+pub mod request;
+mod state;
+pub mod syntax;
+mod token;
+
+pub use check::{Budget, Checked, check};
+pub use compile::Compiled;
+pub use decision::{Address, Decision, Entry, Verdict};
+pub use error::{Problem, What};
+pub use interpret::Interpreter;
+pub use live::{Installer, Live};
+pub use parse::{parse, parse_bytes};
+pub use request::{Op, Request, View};
+pub use state::{State, StoreError};

@@ -1,0 +1,6 @@
+//! Rule sets: what they mean, what is refused, how they change.
+
+mod both;
+mod generate;
+mod problems;
+mod swaps;
