@@ -20,6 +20,8 @@ pub(crate) enum Node {
     Since(u16),
     Entry(u16, At),
     Sum(Sum, At, At),
+    /// The remainder by a power of two, which takes no division.
+    Mask(At, u64),
 }
 
 /// A test beside the fields of a case.
@@ -34,8 +36,6 @@ pub(crate) enum NodeTest {
 pub(crate) struct Case {
     pub(crate) fields: [Bounds; FIELDS],
     pub(crate) tests: Box<[NodeTest]>,
-    /// The rule's number in the text.
-    pub(crate) rule: u16,
 }
 
 /// A change, with what its counter or map holds.
@@ -91,18 +91,21 @@ impl Compiled {
         let set = checked.set().clone();
         let mut builder = Builder { set: &set, nodes: vec![] };
         let effects = set.rules.iter().map(|rule| builder.effect(rule)).collect::<Box<[_]>>();
-        let mut cases = Vec::new();
+        let (mut cases, mut extents) = (Vec::new(), Vec::new());
         for rule in set.order() {
             for case in &checked.cases()[rule] {
                 let tests = case.tests.iter().map(|test| builder.test(test)).collect();
-                cases.push(Case { fields: case.fields, tests, rule: rule as u16 });
+                let decides = effects[rule].decides;
+                extents.push(Extent {
+                    fields: case.fields,
+                    rule: rule as u16,
+                    tests: !case.tests.is_empty(),
+                    decides,
+                });
+                cases.push(Case { fields: case.fields, tests });
             }
         }
-        let extent = |case: &Case| Extent {
-            fields: case.fields,
-            is_final: case.tests.is_empty() && effects[usize::from(case.rule)].decides,
-        };
-        let index = Index::new(&cases.iter().map(extent).collect::<Vec<_>>());
+        let index = Index::new(&extents);
         let nodes = builder.nodes.into();
         let last = set.applications.iter().map(|a| a.number).max();
         let mut blocks = vec![(1, 0); last.map_or(0, |last| usize::from(last) + 1)];
@@ -160,6 +163,9 @@ impl Builder<'_> {
             Kind::Counter(name) => Node::Counter(self.counter(name)),
             Kind::Since(name) => Node::Since(self.timer(name)),
             Kind::Entry(name, key) => Node::Entry(self.map(name), self.expr(key)),
+            Kind::Sum(Sum::Remainder, a, b) if constant(b).is_some_and(u64::is_power_of_two) => {
+                Node::Mask(self.expr(a), constant(b).unwrap_or(1) - 1)
+            }
             Kind::Sum(sum, a, b) => Node::Sum(*sum, self.expr(a), self.expr(b)),
             // What never runs may be a sum that has no value.
             _ => Node::Constant(0),

@@ -5,6 +5,7 @@
 use crate::check::MOST_HITS;
 use crate::compile::{Act, At, Compiled, Node, NodeSlot, NodeTest, Step};
 use crate::decision::{Collect, Decision, Depth, Entry, Migrate, Verdict};
+use crate::index::{Candidate, DECIDES, TESTS};
 use crate::request::{FIELDS, Field, LONGEST, Op, Request, View, fields};
 use crate::state::{State, paced};
 use crate::syntax::{Assign, Most, Sum};
@@ -14,6 +15,19 @@ struct Around<'a> {
     nodes: &'a [Node],
     fields: &'a [u64; FIELDS],
     now: u64,
+}
+
+/// Rules that match a request.
+struct Hits {
+    rules: [u16; MOST_HITS + 1],
+    count: usize,
+}
+
+impl Hits {
+    #[inline]
+    fn all(&self) -> &[u16] {
+        &self.rules[..self.count]
+    }
 }
 
 impl Compiled {
@@ -27,32 +41,10 @@ impl Compiled {
             return Decision::bare(Verdict::Refuse);
         }
         let at = Around { nodes: &self.nodes, fields: &fields, now: view.now };
-        let mut hits = [0u16; MOST_HITS + 1];
-        let mut count = 0;
-        for candidate in self.index.find(&fields) {
-            let case = &self.cases[candidate.case as usize];
-            // Cases of a rule follow each other: it matches once.
-            if count > 0 && hits[count - 1] == case.rule {
-                continue;
-            }
-            let mut left = candidate.fields;
-            let mut holds = true;
-            while left != 0 && holds {
-                let field = left.trailing_zeros() as usize;
-                holds = case.fields[field].has(fields[field]);
-                left &= left - 1;
-            }
-            if holds && case.tests.iter().all(|test| at.test(test, state)) {
-                hits[count] = case.rule;
-                count += 1;
-                if self.effects[usize::from(case.rule)].decides {
-                    break;
-                }
-            }
-        }
+        let hits = self.hits(&at, state);
         let otherwise = if request.op == Op::Idle { Verdict::Pass } else { Verdict::Ask };
         let mut decision = Decision::bare(otherwise);
-        for &rule in &hits[..count] {
+        for &rule in hits.all() {
             let effect = &self.effects[usize::from(rule)];
             effect.steps.iter().for_each(|step| at.step(step, state));
             effect.acts.iter().for_each(|act| at.act(act, state, &mut decision));
@@ -61,6 +53,53 @@ impl Compiled {
             }
         }
         decision
+    }
+
+    /// The rule that decides a request, by its number in the text; changes nothing.
+    #[inline]
+    pub fn rule(&self, state: &State, request: &Request, view: &View) -> Option<u16> {
+        let mut fields = fields(request, view);
+        if !self.admits(request, &mut fields) {
+            return None;
+        }
+        let at = Around { nodes: &self.nodes, fields: &fields, now: view.now };
+        let last = *self.hits(&at, state).all().last()?;
+        self.effects[usize::from(last)].decides.then_some(last)
+    }
+
+    /// The rules that match, up to the one that decides.
+    #[inline(always)]
+    fn hits(&self, at: &Around<'_>, state: &State) -> Hits {
+        let mut hits = Hits { rules: [0; MOST_HITS + 1], count: 0 };
+        for candidate in self.index.find(at.fields) {
+            // Cases of a rule follow each other: it matches once.
+            if hits.all().last() == Some(&candidate.rule) {
+                continue;
+            }
+            if candidate.flags & !DECIDES == 0 || self.holds(candidate, at, state) {
+                hits.rules[hits.count] = candidate.rule;
+                hits.count += 1;
+                if candidate.flags & DECIDES != 0 {
+                    break;
+                }
+            }
+        }
+        hits
+    }
+
+    /// Whether what the index has not decided of a case is so.
+    #[inline(always)]
+    fn holds(&self, candidate: &Candidate, at: &Around<'_>, state: &State) -> bool {
+        let case = &self.cases[candidate.case as usize];
+        let mut left = candidate.flags & !(DECIDES | TESTS);
+        while left != 0 {
+            let field = left.trailing_zeros() as usize;
+            if !case.fields[field].has(at.fields[field]) {
+                return false;
+            }
+            left &= left - 1;
+        }
+        case.tests.iter().all(|test| at.test(test, state))
     }
 
     /// Whether a request is inside what its application was given. One without an address
@@ -84,6 +123,7 @@ impl Around<'_> {
         match self.nodes[at as usize] {
             Node::Constant(value) => value,
             Node::Field(field) => self.fields[usize::from(field)],
+            Node::Mask(a, mask) => self.value(a, state) & mask,
             Node::Counter(n) => state.counters[usize::from(n)],
             Node::Since(n) => self.now.saturating_sub(state.timers[usize::from(n)]).min(LONGEST),
             Node::Entry(map, key) => state.maps[usize::from(map)][self.value(key, state) as usize],

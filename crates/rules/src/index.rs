@@ -1,8 +1,9 @@
 //! Which cases a request may be in: a tree over the fields of the request.
 //!
-//! A split cuts a field's range at the ends of cases; a leaf has the cases that are left, in
-//! the order of their rules, each with the fields that the way down has not decided. Behind
-//! one that holds whatever comes, and decides, there is none. The tree's size is in
+//! A split cuts a field's range at the ends of cases: by a table where they are close, else
+//! by a search. A leaf has the cases that are left, in the order of their rules, each with
+//! what the way down has not decided. Behind one that holds whatever comes, and decides,
+//! there is none. The tree's size is in
 //! proportion to the number of cases: where a split would make it larger there is a leaf
 //! instead, and its cases are looked at one after the other.
 
@@ -20,8 +21,12 @@ const LEAST_ENTRIES: usize = 4096;
 pub(crate) struct Extent {
     /// What each field may be.
     pub(crate) fields: [Bounds; FIELDS],
-    /// It has no tests, and its rule decides.
-    pub(crate) is_final: bool,
+    /// Its rule.
+    pub(crate) rule: u16,
+    /// It has tests.
+    pub(crate) tests: bool,
+    /// Its rule decides.
+    pub(crate) decides: bool,
 }
 
 /// A case that is left at a leaf.
@@ -29,9 +34,16 @@ pub(crate) struct Extent {
 pub(crate) struct Candidate {
     /// Its number.
     pub(crate) case: u32,
-    /// A bit for each field that is still to be looked at.
-    pub(crate) fields: u16,
+    /// Its rule.
+    pub(crate) rule: u16,
+    /// A bit for each field that is still to be looked at, and [`TESTS`], [`DECIDES`].
+    pub(crate) flags: u16,
 }
+
+/// The case has tests.
+pub(crate) const TESTS: u16 = 1 << 14;
+/// The rule decides.
+pub(crate) const DECIDES: u16 = 1 << 15;
 
 #[derive(Clone, Copy)]
 enum Node {
@@ -42,6 +54,13 @@ enum Node {
         count: u32,
         cuts: u32,
         children: u32,
+    },
+    /// The same by a table, of `last + 1` children: the first for values up to `from`.
+    Table {
+        field: u8,
+        last: u32,
+        children: u32,
+        from: u64,
     },
     Leaf {
         first: u32,
@@ -94,6 +113,10 @@ impl Index {
                 Node::Leaf { first, count } => {
                     return &self.candidates[first as usize..(first + count) as usize];
                 }
+                Node::Table { field, last, children, from } => {
+                    let value = fields[usize::from(field)].saturating_sub(from);
+                    at = self.children[children as usize + value.min(last.into()) as usize];
+                }
                 Node::Split { field, count, cuts, children } => {
                     let cuts = &self.cuts[cuts as usize..(cuts + count) as usize];
                     let child = below(cuts, fields[usize::from(field)]);
@@ -134,11 +157,20 @@ impl Index {
                 self.build(cases, &met, region)
             })
             .collect();
-        let (cuts, first) = (self.cuts.len() as u32, self.children.len() as u32);
-        self.cuts.extend(&plan.cuts);
-        self.children.extend(children);
-        let count = plan.cuts.len() as u32;
-        self.nodes.push(Node::Split { field: plan.field as u8, count, cuts, children: first });
+        let first = self.children.len() as u32;
+        let field = plan.field as u8;
+        let (from, last) = (plan.cuts[0] - 1, plan.cuts[plan.cuts.len() - 1]);
+        let node = if last - from <= 4 * plan.cuts.len() as u64 + 8 {
+            let child = |value: u64| children[plan.cuts.partition_point(|&cut| cut <= value)];
+            self.children.extend((from..=last).map(child));
+            Node::Table { field, last: (last - from) as u32, children: first, from }
+        } else {
+            let (cuts, count) = (self.cuts.len() as u32, plan.cuts.len() as u32);
+            self.cuts.extend(&plan.cuts);
+            self.children.extend(children);
+            Node::Split { field, count, cuts, children: first }
+        };
+        self.nodes.push(node);
         self.nodes.len() as u32 - 1
     }
 
@@ -157,6 +189,9 @@ impl Index {
 /// How many of sorted cuts are at most a value.
 #[inline]
 fn below(cuts: &[u64], value: u64) -> usize {
+    if cuts.len() <= 4 {
+        return cuts.iter().map(|&cut| usize::from(cut <= value)).sum();
+    }
     let (mut base, mut size) = (0, cuts.len());
     // Halves without a branch on the outcome.
     while size > 1 {
@@ -172,15 +207,17 @@ fn candidates(cases: &[Extent], all: &[u32], region: &[Bounds; FIELDS]) -> Vec<C
     let mut met = Vec::new();
     for &case in all {
         let of = &cases[case as usize];
-        let mut fields = 0;
+        let mut fields = 0u16;
         let mut meets = true;
         for (n, (bounds, region)) in of.fields.iter().zip(region).enumerate() {
             meets &= bounds.both(*region).is_some();
             fields |= u16::from(!bounds.hold(*region)) << n;
         }
         if meets {
-            met.push(Candidate { case, fields });
-            if fields == 0 && of.is_final {
+            let tests = if of.tests { TESTS } else { 0 };
+            let flags = fields | tests | if of.decides { DECIDES } else { 0 };
+            met.push(Candidate { case, rule: of.rule, flags });
+            if flags == DECIDES {
                 break;
             }
         }
@@ -231,7 +268,7 @@ mod tests {
                     fields[Field::Channel as usize] = Bounds::one(channel);
                 }
                 fields[Field::Lba as usize] = Bounds { lo: lba, hi: lba + count };
-                Extent { fields, is_final }
+                Extent { fields, rule: 0, tests: false, decides: is_final }
             }).collect();
             let index = Index::new(&cases);
             for (op, channel, lba) in points {
@@ -244,7 +281,7 @@ mod tests {
                 for (n, case) in cases.iter().enumerate() {
                     if holds(case) {
                         expected.push(n as u32);
-                        if case.is_final {
+                        if case.decides {
                             break;
                         }
                     }
@@ -253,10 +290,10 @@ mod tests {
                 for candidate in index.find(&at) {
                     let case = &cases[candidate.case as usize];
                     let holds = (0..FIELDS)
-                        .all(|n| candidate.fields >> n & 1 == 0 || case.fields[n].has(at[n]));
+                        .all(|n| candidate.flags >> n & 1 == 0 || case.fields[n].has(at[n]));
                     if holds {
                         found.push(candidate.case);
-                        if case.is_final {
+                        if case.decides {
                             break;
                         }
                     }
