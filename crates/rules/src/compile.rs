@@ -64,6 +64,7 @@ pub(crate) enum Act {
     Limit(u16, Most),
     Collect(Policy, Option<At>),
     Migrate(NodeSlot, At),
+    Fill(Option<At>, NodeSlot),
 }
 
 /// What a rule does.
@@ -231,6 +232,9 @@ impl Builder<'_> {
                 Act::Collect(*policy, unit.as_ref().map(|unit| self.expr(unit)))
             }
             ActionKind::Migrate(slot, unit) => Act::Migrate(self.slot(slot), self.expr(unit)),
+            ActionKind::Fill(unit, slot) => {
+                Act::Fill(unit.as_ref().map(|unit| self.expr(unit)), self.slot(slot))
+            }
         }
     }
 }

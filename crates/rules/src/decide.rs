@@ -4,7 +4,7 @@
 
 use crate::check::MOST_HITS;
 use crate::compile::{Act, At, Compiled, Node, NodeSlot, NodeTest, Step};
-use crate::decision::{Collect, Decision, Depth, Entry, Migrate, Verdict};
+use crate::decision::{Collect, Decision, Depth, Entry, Fill, Migrate, Verdict};
 use crate::index::{Candidate, DECIDES, TESTS};
 use crate::request::{FIELDS, Field, LONGEST, Op, Request, View, fields};
 use crate::state::{State, paced};
@@ -194,6 +194,10 @@ impl Around<'_> {
             Act::Collect(policy, unit) => {
                 let collect = Collect { policy, unit: unit.map(small) };
                 decision.collect.get_or_insert(collect);
+            }
+            Act::Fill(unit, slot) => {
+                let fill = Fill { unit: unit.map(small), entry: self.entry(slot, state) };
+                decision.fill.get_or_insert(fill);
             }
             Act::Migrate(slot, unit) => {
                 let entry = self.entry(slot, state);

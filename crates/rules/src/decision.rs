@@ -136,6 +136,17 @@ pub struct Migrate {
     pub unit: u16,
 }
 
+/// What a read brings from elsewhere is to be written to a unit, or to one of the
+/// application's, too, and where it went to be stored in an entry: of several fills of one
+/// entry that are under way only the newest's, and only while the entry has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// The parallel unit.
+    pub unit: Option<u16>,
+    /// The entry.
+    pub entry: Entry,
+}
+
 /// How many of a limit's requests may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
@@ -163,6 +174,8 @@ pub struct Decision {
     pub collect: Option<Collect>,
     /// A move, beside it.
     pub migrate: Option<Migrate>,
+    /// What is kept of a read, beside it.
+    pub fill: Option<Fill>,
 }
 
 impl Decision {
@@ -177,6 +190,7 @@ impl Decision {
             share: None,
             collect: None,
             migrate: None,
+            fill: None,
         }
     }
 }

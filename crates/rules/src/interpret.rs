@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use port::BLOCK_BYTES;
 use thiserror::Error;
 
-use crate::decision::{Address, Collect, Decision, Depth, Entry, Migrate, Verdict};
+use crate::decision::{Address, Collect, Decision, Depth, Entry, Fill, Migrate, Verdict};
 use crate::request::{Field, LONGEST, Op, Request, View};
 use crate::syntax::{
     Action, ActionKind, Application, Assign, Change, Content, Expr, Kind, Map, Most, Rule, Set,
@@ -265,6 +265,15 @@ impl<'s> Interpreter<'s> {
                     None => None,
                 };
                 decision.collect = decision.collect.or(Some(Collect { policy: *policy, unit: of }));
+            }
+            ActionKind::Fill(to, slot) => {
+                only(Op::Read)?;
+                let to = match to {
+                    Some(to) => Some(unit(self.number(to, asked)?)?),
+                    None => None,
+                };
+                let entry = self.slot(slot, asked)?;
+                decision.fill = decision.fill.or(Some(Fill { unit: to, entry }));
             }
             ActionKind::Migrate(slot, to) => {
                 let entry = self.slot(slot, asked)?;

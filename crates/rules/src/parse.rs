@@ -31,7 +31,7 @@ pub const MOST_TABLES: usize = 256;
 pub const MOST_STEPS: usize = 16;
 
 /// Words that are no names.
-const RESERVED: [&str; 42] = [
+const RESERVED: [&str; 43] = [
     "set",
     "application",
     "map",
@@ -70,6 +70,7 @@ const RESERVED: [&str; 42] = [
     "migrate",
     "to",
     "into",
+    "fill",
     "rate",
     "burst",
     "depth",
@@ -370,7 +371,7 @@ impl<'t> Parser<'t> {
     fn action(&mut self) -> Result<Action, Problem> {
         let start = self.at.start;
         let Token::Word(word) = self.token else { return Err(self.expected("an action")) };
-        let wanted = "place, serve, redirect, remote, drop, refuse, ask, pass, delay, limit, collect or migrate";
+        let wanted = "place, serve, redirect, remote, drop, refuse, ask, pass, delay, limit, collect, migrate or fill";
         let unknown = self.expected(wanted);
         self.step()?;
         let kind = match word {
@@ -399,6 +400,11 @@ impl<'t> Parser<'t> {
                 let slot = self.slot()?;
                 self.must("to")?;
                 ActionKind::Migrate(slot, self.expr()?)
+            }
+            "fill" => {
+                let unit = self.behind("unit")?;
+                self.must("into")?;
+                ActionKind::Fill(unit, self.slot()?)
             }
             _ => return Err(unknown),
         };

@@ -237,6 +237,11 @@ impl Display for Action {
                 with(f, "unit", unit)
             }
             ActionKind::Migrate(slot, unit) => write!(f, "migrate {slot} to {unit}"),
+            ActionKind::Fill(unit, slot) => {
+                f.write_str("fill")?;
+                with(f, "unit", unit)?;
+                write!(f, " into {slot}")
+            }
         }
     }
 }

@@ -320,13 +320,15 @@ pub enum ActionKind {
     Collect(Policy, Option<Expr>),
     /// `migrate MAP[E] to E`
     Migrate(Slot, Expr),
+    /// `fill [unit E] into MAP[E]`
+    Fill(Option<Expr>, Slot),
 }
 
 impl ActionKind {
     /// Whether it says what becomes of the request.
     pub fn is_verdict(&self) -> bool {
-        use ActionKind::{Collect, Delay, Limit, Migrate};
-        !matches!(self, Delay(_) | Limit(_) | Collect(..) | Migrate(..))
+        use ActionKind::{Collect, Delay, Fill, Limit, Migrate};
+        !matches!(self, Delay(_) | Limit(_) | Collect(..) | Migrate(..) | Fill(..))
     }
 }
 

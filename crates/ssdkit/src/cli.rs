@@ -14,6 +14,7 @@ use ycsb::YcsbArgs;
 
 use crate::compare::{self, CompareArgs};
 use crate::manual::{self, CompletionsArgs, ManArgs};
+use crate::rules::{self, RulesArgs};
 use crate::trace::{self, TraceArgs};
 
 pub mod fio;
@@ -207,6 +208,9 @@ pub enum Command {
     /// Show what a request trace says, or what one of another kind asks for in sum.
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
+    /// Check a rule set for a drive, print it, or tell which rule a request would hit.
+    #[command(after_help = rules::EXAMPLES)]
+    Rules(RulesArgs),
     /// Print what a shell completes.
     #[command(after_help = manual::COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),

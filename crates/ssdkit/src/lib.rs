@@ -13,6 +13,7 @@ pub mod info;
 pub mod job;
 pub mod manual;
 pub mod profiles;
+pub mod rules;
 pub mod snapshot;
 pub mod trace;
 

@@ -9,8 +9,8 @@ use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, compare, create, fio, fronts, info, job, manual, metrics, profiles, snapshot,
-    standard, studies, trace, twin, ycsb,
+    Error, bench, compare, create, fio, fronts, info, job, manual, metrics, profiles, rules,
+    snapshot, standard, studies, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -93,6 +93,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Study(args)) => studies::run(&args, &mut out)?,
         Some(Command::Twin(args)) => twin::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
+        Some(Command::Rules(args)) => rules::run(&args, &mut out)?,
         Some(Command::Completions(args)) => manual::completions(&args, &mut out)?,
         Some(Command::Man(args)) => manual::man(&args, &mut out)?,
     }

@@ -41,6 +41,7 @@ pub(super) fn parts(rule: &Rule) -> u64 {
         ActionKind::Redirect(e) | ActionKind::Remote(e) | ActionKind::Delay(e) => 1 + of(e),
         ActionKind::Collect(_, unit) => 1 + optional(unit),
         ActionKind::Migrate(at, unit) => slot(at) + of(unit),
+        ActionKind::Fill(unit, into) => optional(unit) + slot(into),
         _ => 1,
     });
     changes.sum::<u64>() + actions.sum::<u64>()
@@ -167,6 +168,10 @@ impl Env<'_> {
                 self.granted("units", self.application.units, from, slot.map.at)?;
                 let to = self.unit(unit)?;
                 self.kept(slot, from, to, unit.at)
+            }
+            ActionKind::Fill(unit, slot) => {
+                self.only("fill", Op::Read, at)?;
+                self.place(unit.as_ref(), None, Some(slot), at)
             }
             ActionKind::Drop | ActionKind::Refuse | ActionKind::Ask | ActionKind::Pass => Ok(()),
         }

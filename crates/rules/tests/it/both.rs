@@ -43,6 +43,7 @@ fn life(seed: u64, counts: &mut Counts) {
             let unit = unit.unwrap_or_else(|| generator.any_unit(request.application));
             stores.push((entry, unit));
         }
+        stores.extend(decision.fill.map(|fill| (fill.entry, fill.unit.unwrap_or(0))));
         stores.extend(decision.migrate.map(|migrate| (migrate.entry, migrate.unit)));
         for (entry, unit) in stores {
             place += 1;

@@ -97,7 +97,7 @@ impl Generator {
         }
         let mut actions = Vec::new();
         for _ in 0..self.below(2) {
-            actions.push(self.beside());
+            actions.push(self.beside(op));
         }
         if self.below(4) > 0 {
             actions.push(self.verdict(op));
@@ -205,8 +205,12 @@ impl Generator {
         }
     }
 
-    fn beside(&mut self) -> String {
-        match self.below(4) {
+    fn beside(&mut self, op: &str) -> String {
+        match self.below(5) {
+            4 if op == "read" => match self.slot(true) {
+                Some(slot) => format!("fill unit {} into {slot}", self.unit()),
+                None => "collect random".into(),
+            },
             0 => format!("delay {}us", self.below(9)),
             1 if self.limits > 0 => format!("limit l{}", self.below(self.limits)),
             2 => match self.slot(true) {

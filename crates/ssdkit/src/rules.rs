@@ -1,0 +1,402 @@
+//! `ssdkit rules`: rule sets that a host installs in a drive: checked, printed as they are
+//! written, and asked which rule a request would hit.
+//!
+//! Reads regular files of 1 MiB at most. Fails with exit code 1 where a set is wrong, and then
+//! says what, where, and what to do; with 2 where something was asked that cannot be.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use measure::options::{time, whole};
+use measure::units;
+use port::Time;
+use rules::decision::{Collect, Depth, Fill, Migrate};
+use rules::explain::{Explained, explain};
+use rules::request::MOST_BLOCKS;
+use rules::syntax::Set;
+use rules::{
+    Budget, Checked, Compiled, Decision, Entry, Interpreter, Op, Problem, Request, Verdict, View,
+    check, parse_bytes,
+};
+use serde_json::{Value, json};
+
+use drive::error::Error;
+use drive::say::harmless;
+
+/// What `ssdkit rules --help` ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  ssdkit rules check table1.rules
+  ssdkit rules check table1.rules --within given.rules --entries 1M
+  ssdkit rules print table1.rules
+  ssdkit rules explain table1.rules --op read --lba 4096
+  ssdkit rules explain tenants.rules --op write --application 3 --lba 2M --len 64k --temperature 75";
+
+/// Bytes of a file that is read.
+const MOST_BYTES: u64 = rules::parse::MOST_BYTES as u64;
+
+/// `ssdkit rules`.
+#[derive(Args, Clone, Debug)]
+pub struct RulesArgs {
+    /// What is done with a rule set.
+    #[command(subcommand)]
+    command: RulesCommand,
+}
+
+/// What is done with a rule set.
+#[derive(Clone, Debug, Subcommand)]
+enum RulesCommand {
+    /// Check a set as a drive does that installs it.
+    Check(CheckArgs),
+    /// Print a set in the one way in which it is written.
+    Print(PrintArgs),
+    /// Tell which rule a request would hit, and why not those before it.
+    Explain(Box<ExplainArgs>),
+}
+
+/// `ssdkit rules check`.
+#[derive(Args, Clone, Debug)]
+struct CheckArgs {
+    /// The rule set.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// A set whose `application` lines say what each application was given.
+    #[arg(long, value_name = "FILE")]
+    within: Option<PathBuf>,
+    /// The most entries that all maps may have together; K, M and G are binary.
+    #[arg(long, value_name = "N", default_value = "64M", value_parser = binary)]
+    entries: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `ssdkit rules print`.
+#[derive(Args, Clone, Debug)]
+struct PrintArgs {
+    /// The rule set.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `ssdkit rules explain`.
+#[derive(Args, Clone, Debug)]
+struct ExplainArgs {
+    /// The rule set.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The operation: read, write, trim, zero, flush, idle.
+    #[arg(long, value_name = "OP", value_parser = op)]
+    op: Op,
+    /// The first logical block, of 4 KiB; K, M and G are binary.
+    #[arg(long, value_name = "BLOCK", default_value = "0", value_parser = block)]
+    lba: u64,
+    /// Its length; K, M and G are binary.
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = binary)]
+    len: u64,
+    /// Whose it is [default: the set's first application].
+    #[arg(long, value_name = "N")]
+    application: Option<u16>,
+    /// The channel by which it comes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    channel: u16,
+    /// The placement that a write hints at.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    placement: u8,
+    /// The drive's temperature, in degrees Celsius.
+    #[arg(long, value_name = "C", default_value_t = 40)]
+    temperature: u8,
+    /// Free chunks of the drive, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = whole::<u8>(0..=100))]
+    free: u8,
+    /// For how long nobody has asked anything; without a unit in seconds.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    idle: u64,
+    /// Drive time when it comes; without a unit in seconds.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    at: u64,
+    /// A counter or entry of numbers as it is then: NAME=N, 'NAME[KEY]=N'.
+    #[arg(long, value_name = "NAME=N", value_parser = setting)]
+    set: Vec<Setting>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A counter, or the entry of a map, and what it is.
+#[derive(Clone, Debug)]
+struct Setting {
+    name: String,
+    key: Option<u64>,
+    value: u64,
+}
+
+fn op(text: &str) -> Result<Op, String> {
+    Op::of(text).ok_or_else(|| {
+        let words: Vec<&str> = Op::ALL.into_iter().map(Op::word).collect();
+        format!("write one of {}", words.join(", "))
+    })
+}
+
+fn binary(text: &str) -> Result<u64, String> {
+    units::size(text).map_err(|e| e.to_string())
+}
+
+fn block(text: &str) -> Result<u64, String> {
+    let block = binary(text)?;
+    if block < MOST_BLOCKS { Ok(block) } else { Err("a drive has 2^48 blocks at most".into()) }
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    let wrong = || "write NAME=N or NAME[KEY]=N".to_string();
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    let value = binary(value)?;
+    Ok(match name.split_once('[') {
+        None => Setting { name: name.into(), key: None, value },
+        Some((name, key)) => {
+            let key = binary(key.strip_suffix(']').ok_or_else(wrong)?)?;
+            Setting { name: name.into(), key: Some(key), value }
+        }
+    })
+}
+
+/// Does what is asked, and tells `out`.
+pub fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<(), Error> {
+    match &args.command {
+        RulesCommand::Check(args) => check_file(args, out),
+        RulesCommand::Print(args) => {
+            let source = Source::read(&args.file)?;
+            let set = source.parse(args.json, out)?;
+            match args.json {
+                true => {
+                    writeln!(out, "{:#}", json!({ "set": set.name.text, "text": set.to_string() }))?
+                }
+                false => write!(out, "{set}")?,
+            }
+            Ok(())
+        }
+        RulesCommand::Explain(args) => explain_request(args, out),
+    }
+}
+
+/// A file, and its name.
+struct Source {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Source {
+    fn read(path: &Path) -> Result<Source, Error> {
+        let name = harmless(&path.display().to_string()).to_string();
+        let wrong = |e: &dyn std::fmt::Display| Error::Usage(format!("{name}: {e}"));
+        let about = fs::metadata(path).map_err(|e| wrong(&e))?;
+        if !about.is_file() || about.len() > MOST_BYTES {
+            return Err(wrong(&"it is no file, or has more than 1 MiB"));
+        }
+        let bytes = fs::read(path).map_err(|e| wrong(&e))?;
+        Ok(Source { name, bytes })
+    }
+
+    fn parse(&self, json: bool, out: &mut dyn Write) -> Result<Set, Error> {
+        parse_bytes(&self.bytes).or_else(|problem| self.wrong(&[problem], json, out))
+    }
+
+    fn check(&self, budget: &Budget, json: bool, out: &mut dyn Write) -> Result<Checked, Error> {
+        let set = self.parse(json, out)?;
+        check(set, budget).or_else(|problems| self.wrong(&problems, json, out))
+    }
+
+    /// Tells problems: as JSON among the results, else in the error.
+    fn wrong<T>(&self, all: &[Problem], json: bool, out: &mut dyn Write) -> Result<T, Error> {
+        if json {
+            writeln!(out, "{:#}", json!({ "file": self.name, "problems": self.listed(all) }))?;
+            out.flush()?;
+        }
+        Err(Error::Failed(self.told(all).trim_end().to_string()))
+    }
+
+    /// Problems as a compiler tells them.
+    fn told(&self, all: &[Problem]) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        all.iter().map(|problem| problem.render(&self.name, &text)).collect()
+    }
+
+    fn listed(&self, all: &[Problem]) -> Vec<Value> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let one = |problem: &Problem| {
+            let (line, column) = problem.position(&text);
+            let kind = if problem.what.is_warning() { "warning" } else { "error" };
+            json!({
+                "kind": kind,
+                "line": line,
+                "column": column,
+                "what": problem.what.to_string(),
+                "help": problem.what.help(),
+            })
+        };
+        all.iter().map(one).collect()
+    }
+}
+
+fn check_file(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let source = Source::read(&args.file)?;
+    let mut budget = Budget { entries: args.entries, ..Budget::default() };
+    if let Some(within) = &args.within {
+        let given = Source::read(within)?;
+        let given = parse_bytes(&given.bytes).map_err(|e| Error::Usage(given.told(&[e])))?;
+        budget.applications = Some(given.applications);
+    }
+    let checked = source.check(&budget, args.json, out)?;
+    let set = checked.set();
+    let entries: u64 = set.maps.iter().map(|map| map.entries).sum();
+    let (rules, state) = (Compiled::new(&checked).bytes(), 8 * entries);
+    if args.json {
+        let json = json!({
+            "file": source.name,
+            "set": set.name.text,
+            "applications": set.applications.len(),
+            "rules": set.rules.len(),
+            "map_entries": entries,
+            "most_steps": checked.steps(),
+            "rule_bytes": rules,
+            "map_bytes": state,
+            "problems": source.listed(checked.warnings()),
+        });
+        writeln!(out, "{json:#}")?;
+        return Ok(());
+    }
+    write!(out, "{}", source.told(checked.warnings()))?;
+    let (applications, count) = (set.applications.len() as u64, set.rules.len() as u64);
+    writeln!(
+        out,
+        "{}: {} for {}, at most {} a request; {} of rules, {} of maps",
+        set.name.text,
+        units::counted(count, "rule"),
+        units::counted(applications, "application"),
+        units::counted(checked.steps(), "step"),
+        units::size_binary(rules),
+        units::size_binary(state),
+    )?;
+    Ok(())
+}
+
+fn explain_request(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let source = Source::read(&args.file)?;
+    let checked = source.check(&Budget::default(), args.json, out)?;
+    let set = checked.set();
+    let mut state = Interpreter::new(set);
+    for Setting { name, key, value } in &args.set {
+        let done = match key {
+            Some(key) => state.set_entry(name, *key, *value),
+            None => state.set_counter(name, *value),
+        };
+        done.map_err(|e| Error::Usage(format!("--set {name}: {e}")))?;
+    }
+    let first = set.applications.first().map_or(0, |application| application.number);
+    let request = Request {
+        op: args.op,
+        application: args.application.unwrap_or(first),
+        channel: args.channel,
+        lba: args.lba,
+        size: args.len,
+        placement: args.placement,
+    };
+    let view =
+        View { now: args.at, idle: args.idle, temperature: args.temperature, free: args.free };
+    let explained = explain(set, &state, &request, &view);
+    let explained = explained.map_err(|e| Error::Failed(format!("{}: {e}", source.name)))?;
+    if args.json {
+        writeln!(out, "{:#}", explained_json(set, &request, &explained))?;
+        return Ok(());
+    }
+    for told in &explained.rules {
+        let name = &set.rules[told.rule].name.text;
+        match told.matches {
+            true => writeln!(out, "{name} matches")?,
+            false => writeln!(out, "{name} does not match: {}", told.why.join("; "))?,
+        }
+    }
+    let outcome = outcome(set, &explained);
+    writeln!(out, "{}", outcome.join(", "))?;
+    Ok(())
+}
+
+/// What becomes of a request, in words.
+fn outcome(set: &Set, explained: &Explained) -> Vec<String> {
+    if !explained.admitted {
+        return vec!["refused: it is outside what the set's applications were given".into()];
+    }
+    let entry =
+        |entry: Entry| format!("{}[{}]", set.maps[usize::from(entry.map)].name.text, entry.key);
+    let unit =
+        |unit: Option<u16>| unit.map_or("any of its units".into(), |unit| format!("unit {unit}"));
+    let Decision { rule, verdict, delay, depth, share, collect, migrate, fill } =
+        explained.decision;
+    let mut all = vec![match verdict {
+        Verdict::Place { unit: at, stream, entry: into } => {
+            let into = into.map_or(String::new(), |into| format!(", stored in {}", entry(into)));
+            format!("placed on {}, stream {stream}{into}", unit(at))
+        }
+        Verdict::Serve(None) => "zeros: the entry leads nowhere".into(),
+        Verdict::Serve(Some(address)) => format!("served from {address}"),
+        Verdict::Redirect(channel) => format!("sent to channel {channel}"),
+        Verdict::Remote(drive) => format!("sent to remote drive {drive}"),
+        Verdict::Drop => "done, and nothing happens".into(),
+        Verdict::Refuse => "refused".into(),
+        Verdict::Ask if rule.is_none() => "no rule decides: the controller is asked".into(),
+        Verdict::Ask => "the controller is asked".into(),
+        Verdict::Pass if rule.is_none() => "no rule decides: nothing happens".into(),
+        Verdict::Pass => "as without rules".into(),
+    }];
+    if delay > 0 {
+        all.push(format!("after {}", Time(delay)));
+    }
+    if let Some(Depth { most, .. }) = depth {
+        all.push(format!("at most {most} under way"));
+    }
+    all.extend(share.map(|share| format!("with share {share}")));
+    if let Some(Collect { policy, unit: of }) = collect {
+        all.push(format!("collection of {} by {}", unit(of), policy.word()));
+    }
+    if let Some(Migrate { entry: of, from, unit }) = migrate {
+        all.push(format!("{} moves from {from} to unit {unit}", entry(of)));
+    }
+    if let Some(Fill { unit: to, entry: into }) = fill {
+        all.push(format!("kept on {}, stored in {}", unit(to), entry(into)));
+    }
+    all
+}
+
+fn explained_json(set: &Set, request: &Request, explained: &Explained) -> Value {
+    let name = |rule: usize| set.rules[rule].name.text.as_str();
+    let rules = explained
+        .rules
+        .iter()
+        .map(|told| json!({ "rule": name(told.rule), "matches": told.matches, "why": told.why }));
+    json!({
+        "set": set.name.text,
+        "op": request.op.word(),
+        "application": request.application,
+        "admitted": explained.admitted,
+        "rules": rules.collect::<Vec<_>>(),
+        "decides": explained.decision.rule.map(|rule| name(usize::from(rule))),
+        "delay_ns": explained.decision.delay,
+        "outcome": outcome(set, explained),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_the_state() {
+        let set = rules::parse("set a application 0 lba 0..9 map m[1000] of 0..4").unwrap();
+        assert_eq!(rules::State::new(&set).bytes(), 8000);
+    }
+}
