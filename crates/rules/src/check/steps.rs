@@ -60,7 +60,7 @@ impl Env<'_> {
                 self.key(&name.text, map.entries, key)?;
                 match map.content {
                     Content::Number(bounds) => self.stored(name, bounds, *assign, value),
-                    Content::Address(units) => self.address(name, units, *assign, value),
+                    Content::Address(_) => self.address(*assign, value),
                 }
             }
         }
@@ -81,20 +81,11 @@ impl Env<'_> {
         Ok(())
     }
 
-    fn address(
-        &self,
-        name: &Name,
-        has: Bounds,
-        assign: Assign,
-        value: &Expr,
-    ) -> Result<(), Problem> {
+    /// An address is only given up: each block has one entry that leads to it.
+    fn address(&self, assign: Assign, value: &Expr) -> Result<(), Problem> {
         match self.value(value)? {
-            Value::Address(units) if assign == Assign::Set => match units {
-                Some(units) if !has.hold(units) => self
-                    .outside(What::Units { name: name.text.clone(), has, value: units }, value.at),
-                _ => Ok(()),
-            },
-            other => kind("an address, set by =", other, value),
+            Value::Address(None) if assign == Assign::Set => Ok(()),
+            other => kind("none, set by =", other, value),
         }
     }
 

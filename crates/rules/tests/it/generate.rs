@@ -190,8 +190,8 @@ impl Generator {
             0 if self.timers > 0 => "start t0".into(),
             1 => format!("c{} = min(1, {value})", self.random.below(self.counters)),
             2 => match self.slot(true) {
-                Some(slot) if self.below(4) > 0 => format!("{slot} = none"),
-                Some(slot) => format!("{slot} = {}", self.slot(true).unwrap_or("none".into())),
+                Some(slot) if self.below(9) > 0 => format!("{slot} = none"),
+                Some(slot) => format!("{slot} = {value}"),
                 None => "c0 -= 1".into(),
             },
             3 | 4 => match self.slot(false) {

@@ -126,7 +126,7 @@ fn kinds_do_not_mix() {
     one("op < read", "then drop", "expected a number or a time, and this is an operation @ op");
     one("lba", "then drop", "expected a condition, and this is a number @ lba");
     one("l2p[0] == 0", "then drop", "expected an address, and this is a number @ 0");
-    one("always", "do l2p[0] = 7", "expected an address, set by =, and this is a number @ 7");
+    one("always", "do l2p[0] = 7", "expected none, set by =, and this is a number @ 7");
     one("always", "then delay 5", "expected a time, and this is a number @ 5");
     one(
         "since(t) > 1s and idle_time / 2 >= 1ms * 3",
@@ -143,6 +143,7 @@ fn kinds_do_not_mix() {
         "then drop",
         "expected a number that is written out, and this is a number @ n",
     );
+    one("always", "do l2p[0] = l2p[1]", "expected none, set by =, and this is an address @ l2p[1]");
     // Also where no request comes.
     one("application == 9 and nn > 1", "then drop", "there is no counter nn @ nn");
 }

@@ -84,6 +84,48 @@ fn job_files_of_fio_are_run() {
     run_in(&folder, "fio.md", |_| true);
 }
 
+/// With the rule files of the examples; the output that the page shows is theirs.
+#[test]
+fn rule_sets_are_checked_printed_and_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for file in fs::read_dir(root.join("examples/rules")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    run_in(&folder, "rules.md", |_| true);
+    let rules = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+        command.args(line.split_whitespace()).current_dir(folder.path()).output().unwrap()
+    };
+    let page = fs::read_to_string(root.join("docs/commands/rules.md")).unwrap();
+    let shown = page.split_once("    $ ssdkit ").unwrap().1.split("\n\n").next().unwrap();
+    let (line, expected) = shown.split_once('\n').unwrap();
+    let expected = expected.replace("\n    ", "\n");
+    let out = String::from_utf8(rules(line).stdout).unwrap();
+    assert_eq!(out.trim_end(), expected.trim_start());
+    // What docs/rules.md says of a set that is wrong.
+    let page = fs::read_to_string(root.join("docs/rules.md")).unwrap();
+    let shown = page.split_once("    $ ssdkit rules check mine.rules\n").unwrap().1;
+    let expected: Vec<&str> = shown.lines().map_while(|line| line.strip_prefix("    ")).collect();
+    let wrong = "set wrong\napplication 0 lba 0..256K units 0..8\nmap app0[1K] of address in 0..8\n\
+        rule trim priority 0\n  when op == trim\n  do app0[lba] = none\n  then drop\n";
+    fs::write(folder.path().join("mine.rules"), wrong).unwrap();
+    let out = rules("rules check mine.rules");
+    assert_eq!(out.status.code(), Some(1));
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert!(told.trim_end().ends_with(&expected.join("\n")), "{told}");
+    let json = rules("rules check mine.rules --json");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&json["problems"][0]["line"], &json["problems"][0]["column"]),
+        (&6.into(), &11.into())
+    );
+    for line in ["rules check nope", "rules explain mine.rules --op x", "rules check ."] {
+        assert_eq!(rules(line).status.code(), Some(2), "{line}");
+    }
+}
+
 #[test]
 fn a_store_is_measured() {
     run("ycsb.md", |_| true);

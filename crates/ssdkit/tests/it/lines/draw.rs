@@ -136,7 +136,8 @@ impl Draw {
             88..91 => draw.copy(),
             91..95 => draw.serve(),
             95..97 => draw.profiles(),
-            97..99 => draw.trace(),
+            97 => draw.trace(),
+            98 => draw.rules(),
             _ => draw.nothing(),
         }
     }
@@ -556,6 +557,34 @@ impl Draw {
         self.option(&mut line, 50, "--slowest", &["0", "1", "20"], &["100000", "100001"]);
         self.option(&mut line, 40, "--from", &["0s", "10us", "1ms"], &["1000s"]);
         self.option(&mut line, 40, "--to", &["2ms", "1s"], &["0s", "1ns"]);
+        self.flag(&mut line, 50, "--json");
+        line
+    }
+
+    fn rules(&mut self) -> Vec<String> {
+        let what = self.one(&["check", "print", "explain", "explain"]).to_string();
+        let mut line = vec!["rules".to_string(), what.clone()];
+        line.push(
+            self.value(&["r.rules"], &["x.trace", "a.ssd", ".", "nope", "/dev/zero", "pipe"]),
+        );
+        if what == "explain" {
+            line.push("--op".into());
+            line.push(self.value(&["read", "write", "idle"], &["x", ""]));
+            self.option(&mut line, 50, "--lba", &["0", "4096", "1M"], &["16E", "-1"]);
+            self.option(&mut line, 50, "--len", &["4k", "0", "512"], &["16E"]);
+            self.option(&mut line, 30, "--application", &["0", "1"], &["65536"]);
+            self.option(
+                &mut line,
+                30,
+                "--set",
+                &["n=1", "m[3]=1"],
+                &["m[", "=", "n=99", "m[99]=1"],
+            );
+        }
+        if what == "check" {
+            self.option(&mut line, 30, "--within", &["r.rules"], &["nope", "a.ssd"]);
+            self.option(&mut line, 30, "--entries", &["64", "1G"], &["0", "-1"]);
+        }
         self.flag(&mut line, 50, "--json");
         line
     }

@@ -33,13 +33,15 @@ const LATE: Duration = Duration::from_secs(1);
 const SPACE_KIB: u64 = 6 << 20;
 
 /// What makes a folder that the lines find.
-const FOLDER: [&str; 8] = [
+const FOLDER: [&str; 9] = [
     "create a.ssd --profile tlc --size 16M groups=2 pus=2 pages=48",
     "create b.ssd --profile znand --size 16M --cache protected groups=2 pus=1 pages=64",
     "bench mem:tlc,size=16M,groups=2,pus=2,pages=48 --rw randrw --ios 500 --qd 8 --trace t.trace",
     "!head -c 300 t.trace > x.trace; head -c 10000 a.ssd > x.ssd; truncate -s 16M disk.img",
     "!printf 'above:read,every=100,delay=1ms\\nbelow:write,probability=0.01\\n' > faults.txt",
     "profiles tlc > p.toml",
+    "!printf 'set r application 0 lba 0..1M counter n 0..9 map m[9] of 0..9 \\
+      rule a priority 0 when m[n %% 9] > n then drop' > r.rules",
     "!mkfifo pipe",
     "info a.ssd",
 ];
