@@ -20,6 +20,7 @@
 //! Open-Channel SSD's targets with ranges of parallel units.
 
 mod claim;
+mod direct;
 mod error;
 mod manager;
 mod partition;

@@ -103,6 +103,8 @@ pub struct Shared<D, T> {
     /// Nobody has it between two calls.
     media: Option<Box<Media<D>>>,
     guests: Vec<Option<Guest<T>>>,
+    /// What applications have that ask the flash themselves.
+    direct: Vec<Partition<D>>,
     shape: Shape,
     /// What ended and found no room yet.
     ready: Ring<BlockDone>,
@@ -121,6 +123,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         Shared {
             media: Some(Box::new(Media::new(device))),
             guests: Vec::new(),
+            direct: Vec::new(),
             shape,
             ready: Ring::new(DONE),
             pieces: Ring::new(DONE),
@@ -305,6 +308,14 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// and others behind it do not wait.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    pub(crate) fn direct(&self) -> &[Partition<D>] {
+        &self.direct
+    }
+
+    pub(crate) fn direct_mut(&mut self) -> &mut Vec<Partition<D>> {
+        &mut self.direct
     }
 
     /// Who has what of the drive.
@@ -556,6 +567,14 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
 
     fn next_event(&self) -> Option<Time> {
         self.due.into_iter().chain(self.media().next_event()).min()
+    }
+
+    fn hint(&self, req: &BlockReq) {
+        let has = |guest: &&Guest<T>| guest.first <= req.offset && req.offset < guest.end();
+        let Some(guest) = self.guests.iter().flatten().find(has) else { return };
+        let &BlockReq { id, op, fua, placement, queue, offset, len, .. } = req;
+        let (offset, buffer) = (offset - guest.first, Buffer::empty());
+        guest.target.hint(&BlockReq { id, op, fua, placement, queue, offset, len, buffer });
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {

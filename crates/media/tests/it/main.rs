@@ -1,6 +1,7 @@
 //! The media manager as its users see it.
 
 mod comings;
+mod direct;
 mod model;
 mod pace;
 mod world;
