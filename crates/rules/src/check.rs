@@ -22,7 +22,7 @@ mod value;
 
 use crate::bounds::Bounds;
 use crate::error::{Problem, What};
-use crate::syntax::{Application, Content, Expr, Kind, Place, Set};
+use crate::syntax::{Application, Expr, Kind, Place, Set};
 
 pub(crate) use self::cases::constant;
 pub use self::cases::{Case, MOST_CASES, Test};
@@ -220,14 +220,6 @@ fn parts(expr: &Expr) -> u64 {
         }
         Kind::In(a, ..) => 2 + parts(a),
         _ => 0,
-    }
-}
-
-/// What an entry of a map can have, as a number.
-pub(crate) fn numbers(content: Content) -> Bounds {
-    match content {
-        Content::Number(bounds) => bounds,
-        Content::Address(_) => Bounds::ALL,
     }
 }
 

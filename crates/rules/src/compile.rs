@@ -2,11 +2,13 @@
 //! nodes in one array, conditions are cases in an index over the request's fields.
 
 use crate::bounds::Bounds;
-use crate::check::{Checked, Test, constant, numbers};
+use crate::check::{Checked, Test, constant};
 use crate::decision::Policy;
 use crate::index::{Extent, Index};
 use crate::request::FIELDS;
-use crate::syntax::{ActionKind, Assign, Change, Expr, Kind, Most, Relation, Rule, Set, Slot, Sum};
+use crate::syntax::{
+    ActionKind, Assign, Change, Content, Expr, Kind, Most, Relation, Rule, Set, Slot, Sum,
+};
 
 /// A node's number.
 pub(crate) type At = u32;
@@ -43,6 +45,8 @@ pub(crate) struct Case {
 pub(crate) enum Step {
     Counter(u16, Assign, At, Bounds),
     Entry(u16, At, Assign, At, Bounds),
+    /// An entry of addresses leads nowhere from now on.
+    Forget(NodeSlot),
     Start(u16),
 }
 
@@ -202,8 +206,12 @@ impl Builder<'_> {
             }
             Change::Entry(name, key, assign, value) => {
                 let at = self.map(&name.text);
-                let bounds = numbers(self.set.maps[usize::from(at)].content);
-                Step::Entry(at, self.expr(key), *assign, self.expr(value), bounds)
+                match self.set.maps[usize::from(at)].content {
+                    Content::Number(bounds) => {
+                        Step::Entry(at, self.expr(key), *assign, self.expr(value), bounds)
+                    }
+                    Content::Address(_) => Step::Forget((at, self.expr(key))),
+                }
             }
             Change::Start(name) => Step::Start(self.timer(&name.text)),
         }

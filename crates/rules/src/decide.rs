@@ -36,6 +36,7 @@ impl Compiled {
     /// blocks, is refused and changes nothing.
     #[inline]
     pub fn decide(&self, state: &mut State, request: &Request, view: &View) -> Decision {
+        state.released.clear();
         let mut fields = fields(request, view);
         if !self.admits(request, &mut fields) {
             return Decision::bare(Verdict::Refuse);
@@ -160,6 +161,13 @@ impl Around<'_> {
                 let value = self.value(value, state);
                 let at = &mut state.counters[usize::from(n)];
                 *at = assigned(*at, assign, value, bounds);
+            }
+            Step::Forget(slot) => {
+                let entry = self.entry(slot, state);
+                if let Some(address) = state.address(entry) {
+                    state.released.push((entry, address));
+                    state.maps[usize::from(entry.map)][entry.key as usize] = 0;
+                }
             }
             Step::Entry(n, key, assign, value, bounds) => {
                 let (key, value) = (self.value(key, state), self.value(value, state));

@@ -3,7 +3,9 @@
 
 use thiserror::Error;
 
+use crate::check::MOST_HITS;
 use crate::decision::{Address, Entry};
+use crate::parse::MOST_STEPS;
 use crate::syntax::{Content, Set};
 
 /// What changes while a set is in use.
@@ -15,6 +17,8 @@ pub struct State {
     /// By limit, of a rate, when the next request would be due.
     pub(crate) due: Box<[u64]>,
     pub(crate) maps: Box<[Box<[u64]>]>,
+    /// What the last decision gave up. It has room for all that one can.
+    pub(crate) released: Vec<(Entry, Address)>,
 }
 
 /// An address that a map cannot hold.
@@ -51,6 +55,7 @@ impl State {
         State {
             counters: set.counters.iter().map(|counter| counter.bounds.lo).collect(),
             timers: vec![0; set.timers.len()].into(),
+            released: Vec::with_capacity((MOST_HITS + 1) * MOST_STEPS),
             due: vec![0; set.limits.len()].into(),
             maps: set
                 .maps
@@ -84,6 +89,11 @@ impl State {
                 std::mem::swap(&mut self.maps[n], &mut old.maps[at]);
             }
         }
+    }
+
+    /// Addresses that the last decision gave up, each with the entry that led to it.
+    pub fn released(&self) -> &[(Entry, Address)] {
+        &self.released
     }
 
     /// The address that an entry leads to; none also where there is no such entry.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::bounds::Bounds;
 use crate::error::{Problem, What};
 use crate::syntax::{Content, Counter, Limit, Map, Name, Place, Set};
 
@@ -82,11 +83,11 @@ impl<'s> Names<'s> {
         }
     }
 
-    /// A map of addresses.
-    pub(super) fn addresses(&self, name: &str, at: Place) -> Result<&'s Map, Problem> {
+    /// A map of addresses, and their units.
+    pub(super) fn addresses(&self, name: &str, at: Place) -> Result<(&'s Map, Bounds), Problem> {
         let map = self.map(name, at)?;
         match map.content {
-            Content::Address(_) => Ok(map),
+            Content::Address(units) => Ok((map, units)),
             Content::Number(_) => {
                 let what = What::Kind { wanted: "a map of addresses", found: "one of numbers" };
                 Err(Problem::new(what, at))

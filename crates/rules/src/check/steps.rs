@@ -2,7 +2,7 @@
 //! application was given.
 
 use super::value::{Env, Value, kind};
-use super::{fail, numbers, parts as of};
+use super::{fail, parts as of};
 use crate::bounds::Bounds;
 use crate::error::{Problem, What};
 use crate::request::{Field, Op};
@@ -116,9 +116,8 @@ impl Env<'_> {
     /// Checks an entry of addresses, and gives their units.
     fn slot(&self, slot: &Slot) -> Result<Bounds, Problem> {
         let map = self.names.addresses(&slot.map.text, slot.map.at)?;
-        self.key(&slot.map.text, map.entries, &slot.key)?;
-        let Content::Address(units) = map.content else { return Ok(numbers(map.content)) };
-        Ok(units)
+        self.key(&slot.map.text, map.0.entries, &slot.key)?;
+        Ok(map.1)
     }
 
     fn only(&self, action: &'static str, op: Op, at: Place) -> Result<(), Problem> {

@@ -1,0 +1,319 @@
+//! ruled: a block target in which a rule set decides what becomes of each request.
+//!
+//! Each block of a request is asked for by itself. The set's maps of addresses are the
+//! target's map tables; blocks that a rule places without an entry, and requests that pass,
+//! go by a map of the target's own. Whose a request is follows from its block: it is the
+//! first application's that has it.
+//!
+//! Guarantees the contract of `docs/architecture.md` for blocks. A write completes when it
+//! is in a row of its unit's buffer; a flush programs the rows that are gathered. Of each
+//! block its tag says which entry it is for and when it was written, so a start reads all
+//! tags and takes the newest of each. An entry that is given up is a block of its own, which
+//! says so. Counters, timers and maps of numbers begin anew with each start.
+//!
+//! Refused: parts of blocks; drives that limit open chunks or make recent writes wait; sets
+//! that send requests elsewhere, hold them back, or move them (redirect, remote, delay, limit,
+//! fill, migrate), as nothing here would carry that out. What a set would ask the controller
+//! fails. A program that fails makes the target read-only.
+
+mod collect;
+mod recover;
+mod requests;
+mod rows;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use device::{OpenChannel, VectorCmd, VectorDone};
+use flash::Geometry;
+use ftl::{Halt, WriteCounters};
+use port::{BLOCK_BYTES, BlockDone, Buffer, Lazy, OutOfMemory, Ring, Scratch, Shape, Slots};
+use rules::syntax::{ActionKind, Content};
+use rules::{Checked, Compiled, Entry, Installer, Live};
+use thiserror::Error;
+
+use collect::Collection;
+use requests::{Request, Work};
+use rows::{Row, Unit};
+
+/// Requests that may be inside at once.
+const DEPTH: usize = 256;
+/// Blocks of the longest read or write.
+const MAX_BLOCKS: usize = device::MAX_ADDRESSES;
+/// Rows of a unit that are gathered or on their way, of both its streams.
+const ROWS: usize = 6;
+/// Chunks of each unit that hold nothing: two open ones, one for collection to move to, one
+/// that is collected.
+const RESERVE: u32 = 4;
+
+/// How the target is set up.
+#[derive(Clone, Debug)]
+pub struct RuledConfig {
+    /// Logical capacity in bytes; a multiple of 4096.
+    pub bytes: u64,
+    /// The rule set. Its units are the drive's, channels first.
+    pub rules: Checked,
+}
+
+/// A target that cannot be set up.
+#[derive(Debug, Error)]
+pub enum RuledError {
+    /// The capacity is not whole blocks, or has no place.
+    #[error("{bytes} bytes are not whole blocks from 1 to {most}; make the drive smaller")]
+    Bytes {
+        /// What was asked for.
+        bytes: u64,
+        /// Blocks that there is room for.
+        most: u64,
+    },
+    /// The set is for more units than there are.
+    #[error("application {application} is given units up to {wants}, and the drive has {has}")]
+    Units {
+        /// Whose.
+        application: u16,
+        /// How many units that would be.
+        wants: u64,
+        /// How many there are.
+        has: u64,
+    },
+    /// The set does what the target does not.
+    #[error("rule {rule}: this target does not {action}; leave that out")]
+    Action {
+        /// Which rule.
+        rule: String,
+        /// What.
+        action: &'static str,
+    },
+    /// Maps of addresses changed.
+    #[error("the maps of addresses must be those of the set before, in the same order")]
+    Maps,
+    /// The drive makes recent writes wait before they can be read, or limits its open chunks.
+    #[error("this drive has unreadable blocks or limits its open chunks: 0 and none are needed")]
+    Drive,
+    /// The drive stopped answering, or there is no memory.
+    #[error(transparent)]
+    Halt(#[from] Halt),
+}
+
+impl From<OutOfMemory> for RuledError {
+    fn from(e: OutOfMemory) -> RuledError {
+        RuledError::Halt(e.into())
+    }
+}
+
+ftl::cookies! {
+    /// What a completion of the drive belongs to.
+    #[derive(Clone, Copy, Debug)]
+    enum Cookie {
+        /// A part of a read: request, chunk.
+        Read(request: u32 = 16, chunk: usize = 44),
+        /// A row's program.
+        Row(row: u32 = 16),
+        /// A read for a unit's collection.
+        Move(unit: usize = 16),
+        /// The erase of a unit's victim.
+        Reset(unit: usize = 16),
+        /// The drive's flush for a request.
+        Flush(request: u32 = 16),
+        /// The drive's flush for the end.
+        Close,
+    }
+}
+
+/// Which entry a block is for: those of the target's own map, then those of each of the
+/// set's maps. 0 is none, so one is added.
+type Owner = u64;
+
+/// The owner's bit of a block that says that its entry leads nowhere.
+const TOMB: u64 = 1 << 55;
+
+/// A rule set over an open-channel drive.
+pub struct Ruled<D> {
+    device: D,
+    geometry: Geometry,
+    shape: Shape,
+    rules: Live,
+    installer: Installer,
+    /// The application of the last request, by its number in the set.
+    application: usize,
+    /// The target's own map: one more than each block's physical address, or 0.
+    own: Lazy<u64>,
+    /// By owner, one more than the address of the block that says that it leads nowhere.
+    tombs: Lazy<u64>,
+    /// By map of the set, the owner of its first entry.
+    firsts: Vec<u64>,
+    /// By physical address, whose it is while it is valid.
+    owners: Lazy<Owner>,
+    /// By chunk, its valid blocks.
+    valid: Vec<u32>,
+    /// By chunk, the number of the newest row that must be programmed before its erase.
+    until: Vec<u64>,
+    /// By chunk, reads of the user under way.
+    readers: Vec<u32>,
+    /// By number of the rules.
+    units: Vec<Unit>,
+    collections: Vec<Collection>,
+    rows: Slots<Row>,
+    /// The number of the newest row, and of the newest block.
+    row: u64,
+    seq: u64,
+    requests: Slots<Request>,
+    /// The request whose blocks are being decided.
+    work: Option<Work>,
+    /// Entries that were given up, and the chunk of each, of which that is to be written.
+    forgotten: Vec<(Owner, usize)>,
+    /// Requests that wait for rows to be programmed.
+    syncing: Vec<u32>,
+    /// The unit that was placed on last where no rule says which.
+    turn: usize,
+    broken: bool,
+    closing: bool,
+    is_closing_sent: bool,
+    closed: bool,
+    /// How long after the last request the rules are asked about idle time, ns.
+    idle_after: u64,
+    last_request: port::Time,
+    out: Ring<VectorCmd>,
+    device_done: Ring<VectorDone>,
+    ready: Ring<BlockDone>,
+    counters: WriteCounters,
+}
+
+impl<D: OpenChannel> Ruled<D> {
+    /// A target of which nothing is written.
+    fn empty(device: D, config: &RuledConfig) -> Result<Ruled<D>, RuledError> {
+        let geometry = *device.geometry();
+        if device.timing().unreadable > 0 || device.timing().limits_open() {
+            return Err(RuledError::Drive);
+        }
+        let blocks = config.bytes / BLOCK_BYTES;
+        let total = u64::from(geometry.total_pus());
+        let chunks = u64::from(geometry.chunks().saturating_sub(RESERVE));
+        let most = total * chunks * u64::from(geometry.chunk_blocks());
+        if blocks == 0 || blocks > most || !config.bytes.is_multiple_of(BLOCK_BYTES) {
+            return Err(RuledError::Bytes { bytes: config.bytes, most });
+        }
+        suits(&config.rules, total)?;
+        let (kept, row_blocks) = (device.kept(), geometry.row_blocks() as usize);
+        let mut firsts = vec![blocks];
+        for map in &config.rules.set().maps {
+            firsts.push(firsts[firsts.len() - 1] + map.entries);
+        }
+        let entries = firsts.pop().unwrap_or(blocks) as usize;
+        let (addresses, slots) = (1 << geometry.address_bits(), geometry.chunk_slots());
+        let (units, rows) = (geometry.total_pus() as usize, geometry.total_pus() as usize * ROWS);
+        let row_bytes = row_blocks * (kept as usize + flash::TAG_BYTES);
+        let row = |buffer| Row { buffer, ..Row::default() };
+        let mut held = Slots::new(rows);
+        for (n, buffer) in Buffer::carve(rows, row_bytes)?.into_iter().enumerate() {
+            held[n as u32] = row(port::Lender::new(buffer));
+        }
+        let collection = |buffer| Collection::new(Scratch::new(buffer));
+        let collections = Buffer::carve(units, row_bytes)?.into_iter().map(collection).collect();
+        let all = geometry.pus_channels_first().map(|pu| Unit::new(&geometry, &device, pu));
+        let all = all.collect();
+        let shape = Shape {
+            bytes: config.bytes,
+            kept,
+            max_bytes: MAX_BLOCKS as u64 * BLOCK_BYTES,
+            depth: DEPTH,
+        };
+        let commands = DEPTH * (MAX_BLOCKS + 1) + rows + 2 * units + 1;
+        let (rules, installer) = Live::new(Compiled::new(&config.rules));
+        Ok(Ruled {
+            geometry,
+            shape,
+            rules,
+            installer,
+            application: 0,
+            own: Lazy::zeroed(blocks as usize, "the target's map")?,
+            tombs: Lazy::zeroed(entries, "the target's trims")?,
+            firsts,
+            owners: Lazy::zeroed(addresses, "the target's blocks")?,
+            valid: vec![0; slots],
+            until: vec![0; slots],
+            readers: vec![0; slots],
+            units: all,
+            collections,
+            rows: held,
+            row: 0,
+            seq: 0,
+            requests: Slots::new(DEPTH),
+            work: None,
+            forgotten: Vec::with_capacity(256),
+            syncing: Vec::with_capacity(DEPTH),
+            turn: 0,
+            broken: false,
+            closing: false,
+            is_closing_sent: false,
+            closed: false,
+            idle_after: u64::MAX,
+            last_request: port::Time::ZERO,
+            out: Ring::new(commands),
+            device_done: Ring::new(commands),
+            ready: Ring::new(DEPTH),
+            counters: WriteCounters::default(),
+            device,
+        })
+    }
+
+    /// Installs another set, which decides from the next block on. State that it declares
+    /// the same is kept; maps of addresses must be.
+    pub fn install(&mut self, rules: &Checked) -> Result<(), RuledError> {
+        suits(rules, self.units.len() as u64)?;
+        if self.rules.rules().set().maps != rules.set().maps {
+            return Err(RuledError::Maps);
+        }
+        self.installer.install(Compiled::new(rules));
+        Ok(())
+    }
+
+    /// The set that decides.
+    pub fn rules(&self) -> &Live {
+        &self.rules
+    }
+
+    /// The owner of an entry of the set's maps.
+    fn owner(&self, entry: Entry) -> u64 {
+        self.firsts[usize::from(entry.map)] + entry.key
+    }
+
+    /// The entry of an owner; `None` for those of the target's own map.
+    fn entry(&self, owner: u64) -> Option<Entry> {
+        let map = self.firsts.partition_point(|&first| first <= owner).checked_sub(1)?;
+        Some(Entry { map: map as u16, key: owner - self.firsts[map] })
+    }
+}
+
+/// Whether the target does all that a set asks for.
+fn suits(rules: &Checked, has: u64) -> Result<(), RuledError> {
+    let set = rules.set();
+    for application in &set.applications {
+        if let Some(units) = application.units.filter(|units| units.hi >= has) {
+            let application = application.number;
+            return Err(RuledError::Units { application, wants: units.hi + 1, has });
+        }
+    }
+    for map in &set.maps {
+        if let Content::Address(units) = map.content
+            && units.hi >= has
+        {
+            return Err(RuledError::Units { application: 0, wants: units.hi + 1, has });
+        }
+    }
+    for rule in &set.rules {
+        for action in &rule.actions {
+            let action = match action.kind {
+                ActionKind::Redirect(_) => "redirect",
+                ActionKind::Remote(_) => "send to a remote drive",
+                ActionKind::Delay(_) => "delay",
+                ActionKind::Limit(_) => "limit",
+                ActionKind::Fill(..) => "fill",
+                ActionKind::Migrate(..) => "migrate",
+                _ => continue,
+            };
+            return Err(RuledError::Action { rule: rule.name.text.clone(), action });
+        }
+    }
+    Ok(())
+}

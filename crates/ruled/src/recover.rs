@@ -1,0 +1,72 @@
+//! A start on a drive that was written: the tags of all blocks are read, and of each entry the
+//! newest block is taken.
+
+use device::{Content, OpenChannel};
+use flash::{Ppa, TAG_BYTES, Tag};
+use ftl::{Job, Runner, pieces};
+use port::Time;
+use rules::Address;
+
+use crate::{Ruled, RuledConfig, RuledError, TOMB};
+
+impl<D: OpenChannel> Ruled<D> {
+    /// The target that a drive has.
+    pub(crate) fn found(
+        device: D,
+        config: &RuledConfig,
+        now: Time,
+    ) -> Result<(Ruled<D>, Time), RuledError> {
+        let mut target = Ruled::empty(device, config)?;
+        let geometry = target.geometry;
+        let open = target.units.iter().flat_map(|unit| unit.open.iter().flatten());
+        let closed = target.units.iter().flat_map(|unit| &unit.closed);
+        let closed = closed.copied().chain(open.map(|open| open.0));
+        let programmed = |chunk: usize| target.device.chunk(chunk).programmed;
+        let written: Vec<(usize, u32)> = closed.map(|chunk| (chunk, programmed(chunk))).collect();
+        let jobs = written
+            .iter()
+            .flat_map(|&(chunk, blocks)| pieces(&geometry, chunk, 0..blocks))
+            .map(|piece| Job::read(Content::Tags, piece));
+        let mut found: Vec<(u64, u64, Ppa)> = Vec::new();
+        let entries = target.tombs.len() as u64;
+        let mut runner: Runner<'_, D, RuledError> = Runner::new(&mut target.device, now);
+        runner.run(jobs, |job, ended| {
+            for (n, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
+                let Tag { id, seq } = Tag::load(tag);
+                let is_whole = ftl::is_read(ended.status) && id & !TOMB < entries;
+                if is_whole {
+                    found.push((id, seq, Ppa(job.ppa.0 + n as u64)));
+                }
+            }
+            Ok(())
+        })?;
+        let at = runner.now;
+        // The newest of each is the last.
+        found.sort_unstable_by_key(|&(id, seq, ppa)| (id & !TOMB, seq, ppa.0));
+        for (n, &(id, seq, ppa)) in found.iter().enumerate() {
+            target.seq = target.seq.max(seq);
+            let owner = id & !TOMB;
+            if found.get(n + 1).is_none_or(|next| next.0 & !TOMB != owner) {
+                target.adopt(owner, id & TOMB != 0, ppa);
+            }
+        }
+        Ok((target, at))
+    }
+
+    /// A block is the newest of its entry.
+    fn adopt(&mut self, owner: u64, is_tomb: bool, ppa: Ppa) {
+        let unit = self.unit_of(ppa);
+        if is_tomb {
+            self.tombs[owner as usize] = ppa.0 + 1;
+        } else if let Some(entry) = self.entry(owner) {
+            // A map of numbers, or one of other units: the set is not the one that wrote it.
+            if self.rules.store(entry, Address::new(unit as u16, ppa.0)).is_err() {
+                return;
+            }
+        } else {
+            self.own[owner as usize] = ppa.0 + 1;
+        }
+        self.owners[ppa.0 as usize] = (owner + 1) | if is_tomb { TOMB } else { 0 };
+        self.valid[self.geometry.chunk_index(ppa)] += 1;
+    }
+}

@@ -1,0 +1,261 @@
+//! Rows: how blocks get into a unit's open chunks, and what is gathered or on its way.
+
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
+use port::{Lender, Time};
+
+use crate::{Cookie, Owner, ROWS, Ruled, TOMB};
+
+/// The tag's id of what pads a row.
+const NOBODY: u64 = u64::MAX;
+
+/// Who writes: the user, or collection. Each has an open chunk of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    User,
+    Collection,
+}
+
+/// A row that is gathered or on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// Data of its blocks, and behind them their tags.
+    pub buffer: Lender,
+    pub ppa: Ppa,
+    /// Blocks that are in it.
+    pub count: u32,
+    pub unit: usize,
+    /// When it was begun.
+    pub number: u64,
+    pub is_sent: bool,
+    /// All in it are copies of blocks that are still there.
+    pub are_copies: bool,
+}
+
+/// A parallel unit.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    /// By stream: the open chunk, and the row of it that is begun next.
+    pub open: [Option<(usize, u32)>; 2],
+    /// By stream: the row that is gathered.
+    pub gathered: [Option<u32>; 2],
+    /// Rows that are gathered or on their way.
+    pub rows: Vec<u32>,
+    pub free: Vec<usize>,
+    /// Chunks with something in them that are not open.
+    pub closed: Vec<usize>,
+}
+
+impl Unit {
+    /// As the drive has it. What is open goes on where it was, so that a cut spoils no
+    /// chunk, first for what is moved.
+    pub fn new<D: OpenChannel>(geometry: &Geometry, device: &D, pu: usize) -> Unit {
+        let chunks = (0..geometry.chunks()).rev().map(|n| geometry.chunk_of(pu, n));
+        let (mut free, mut closed, mut open) = (Vec::new(), Vec::new(), [None; 2]);
+        for chunk in chunks {
+            let of = device.chunk(chunk);
+            let is_whole = !of.is_spoilt(geometry.chunk_blocks())
+                && of.programmed.is_multiple_of(geometry.row_blocks());
+            match (of.state, open.iter_mut().rev().find(|open| open.is_none())) {
+                (ChunkState::Free, _) => free.push(chunk),
+                (ChunkState::Open, Some(open)) if is_whole => *open = Some((chunk, of.programmed)),
+                (ChunkState::Open | ChunkState::Closed, _) => closed.push(chunk),
+                (ChunkState::Offline, _) => {}
+            }
+        }
+        Unit { open, gathered: [None; 2], rows: Vec::with_capacity(ROWS), free, closed }
+    }
+}
+
+/// What a block is made of.
+pub(crate) enum Source<'a> {
+    /// The user's data, written now.
+    Data(&'a [u8]),
+    /// Nothing: the entry leads nowhere.
+    Tomb,
+    /// A block that moves, with its tag.
+    Moved(&'a [u8], &'a [u8]),
+}
+
+impl<D: OpenChannel> Ruled<D> {
+    /// Puts a block into a row of a unit, valid and owned. `None` where there is no room for
+    /// now, or there is none at all.
+    pub(crate) fn put(
+        &mut self,
+        unit: usize,
+        stream: Stream,
+        owner: Owner,
+        source: &Source<'_>,
+    ) -> Option<Ppa> {
+        let gathered = self.units[unit].gathered[stream as usize];
+        let id = match gathered {
+            Some(id) => id,
+            None => self.begin(unit, stream)?,
+        };
+        let (kept, size) = (self.shape.kept as usize, self.geometry.row_blocks() as usize);
+        let row = &mut self.rows[id];
+        let at = row.count as usize;
+        let ppa = Ppa(row.ppa.0 + u64::from(row.count));
+        let (data, tags) = row.buffer.bytes_mut().split_at_mut(size * kept);
+        let (data, tag) =
+            (&mut data[at * kept..][..kept], &mut tags[at * TAG_BYTES..][..TAG_BYTES]);
+        match source {
+            Source::Data(bytes) => {
+                data.copy_from_slice(bytes);
+                self.seq += 1;
+                Tag { id: owner - 1, seq: self.seq }.store(tag);
+            }
+            Source::Tomb => {
+                data.fill(0);
+                self.seq += 1;
+                Tag { id: (owner - 1) | TOMB, seq: self.seq }.store(tag);
+            }
+            Source::Moved(bytes, with) => {
+                data.copy_from_slice(bytes);
+                tag.copy_from_slice(with);
+            }
+        }
+        row.count += 1;
+        row.are_copies &= matches!(source, Source::Moved(..));
+        if row.count as usize == size {
+            self.send(id);
+        }
+        let chunk = self.geometry.chunk_index(ppa);
+        self.owners[ppa.0 as usize] = owner;
+        self.valid[chunk] += 1;
+        Some(ppa)
+    }
+
+    /// Begins a row.
+    fn begin(&mut self, unit: usize, stream: Stream) -> Option<u32> {
+        if self.broken || self.units[unit].rows.len() >= ROWS - usize::from(stream == Stream::User)
+        {
+            return None;
+        }
+        let (size, rows) = (self.geometry.row_blocks(), self.geometry.chunk_blocks());
+        let of = &mut self.units[unit];
+        let open = &mut of.open[stream as usize];
+        if let Some((chunk, _)) = open.take_if(|(_, next)| *next >= rows) {
+            of.closed.push(chunk);
+        }
+        if open.is_none() {
+            // The last one is for what is moved.
+            let least = usize::from(stream == Stream::User);
+            if of.free.len() <= least {
+                return None;
+            }
+            *open = of.free.pop().map(|chunk| (chunk, 0));
+        }
+        let (chunk, next) = open.as_mut()?;
+        let ppa = Ppa(self.geometry.chunk_start(*chunk).0 + u64::from(*next));
+        *next += size;
+        self.row += 1;
+        let id = self.rows.take_as_is();
+        let row = &mut self.rows[id];
+        (row.ppa, row.count, row.unit) = (ppa, 0, unit);
+        (row.number, row.is_sent, row.are_copies) = (self.row, false, true);
+        of.rows.push(id);
+        of.gathered[stream as usize] = Some(id);
+        Some(id)
+    }
+
+    /// Sends a row, padded where it is not full.
+    fn send(&mut self, id: u32) {
+        let (kept, size) = (self.shape.kept as usize, self.geometry.row_blocks());
+        let row = &mut self.rows[id];
+        if row.count < size {
+            let from = row.count as usize;
+            let (data, tags) = row.buffer.bytes_mut().split_at_mut(size as usize * kept);
+            data[from * kept..].fill(0);
+            let pad = Tag { id: NOBODY, seq: 0 };
+            tags[from * TAG_BYTES..].chunks_exact_mut(TAG_BYTES).for_each(|tag| pad.store(tag));
+            self.counters.padding += u64::from(size - row.count);
+        }
+        row.is_sent = true;
+        let (ppa, buffer) = (row.ppa, row.buffer.lend());
+        for gathered in &mut self.units[row.unit].gathered {
+            gathered.take_if(|gathered| *gathered == id);
+        }
+        self.command(Cookie::Row(id), VectorOp::Write, Content::Tagged, (ppa, size), buffer);
+    }
+
+    /// Puts a command into the ring to the drive.
+    pub(crate) fn command(
+        &mut self,
+        cookie: Cookie,
+        op: VectorOp,
+        content: Content,
+        (ppa, count): (Ppa, u32),
+        buffer: port::Buffer,
+    ) {
+        let (cookie, count) = (cookie.pack(), count as u8);
+        self.out.put(|| VectorCmd {
+            cookie,
+            op,
+            content,
+            whose: Default::default(),
+            count,
+            ppa,
+            list: None,
+            buffer,
+        });
+    }
+
+    /// A row is programmed, or not.
+    pub(crate) fn programmed(&mut self, now: Time, id: u32, done: VectorDone) {
+        self.broken |= !done.status.is_ok();
+        let row = &mut self.rows[id];
+        row.buffer.reclaim(done.buffer);
+        let unit = row.unit;
+        self.units[unit].rows.retain(|&other| other != id);
+        self.rows.give(id);
+        if !self.syncing.is_empty() {
+            self.sync(now);
+        }
+    }
+
+    /// Sends all rows up to a number that are still gathered, but for those of copies, where
+    /// these do not matter. Whether none of them is left, gathered or on its way.
+    pub(crate) fn settle(&mut self, until: u64, with_copies: bool) -> bool {
+        let mut is_done = true;
+        for unit in 0..self.units.len() {
+            for n in 0..self.units[unit].rows.len() {
+                let id = self.units[unit].rows[n];
+                let row = &self.rows[id];
+                if row.number > until || (row.are_copies && !with_copies) {
+                    continue;
+                }
+                is_done = false;
+                if !row.is_sent {
+                    self.send(id);
+                }
+            }
+        }
+        is_done
+    }
+
+    /// The row of a unit that has a block, and the block's data in it.
+    pub(crate) fn buffered(&self, unit: usize, ppa: Ppa) -> Option<&[u8]> {
+        let kept = self.shape.kept as usize;
+        self.units[unit].rows.iter().find_map(|&id| {
+            let row = &self.rows[id];
+            let at = ppa.0.checked_sub(row.ppa.0).filter(|&at| at < u64::from(row.count))?;
+            Some(&row.buffer.bytes()[at as usize * kept..][..kept])
+        })
+    }
+
+    /// The unit of a physical block, as rules number it.
+    pub(crate) fn unit_of(&self, ppa: Ppa) -> usize {
+        let pu = self.geometry.pu_index(ppa);
+        self.geometry.pus_channels_first().position(|other| other == pu).expect("it has one")
+    }
+
+    /// A block is valid no more, once the row with this number is programmed.
+    pub(crate) fn invalidate(&mut self, ppa: Ppa, until: u64) {
+        let chunk = self.geometry.chunk_index(ppa);
+        if std::mem::take(&mut self.owners[ppa.0 as usize]) != 0 {
+            self.valid[chunk] -= 1;
+        }
+        self.until[chunk] = self.until[chunk].max(until);
+    }
+}

@@ -1,0 +1,165 @@
+//! The target as others see it: a port, and one of the block targets.
+
+use device::OpenChannel;
+use ftl::{Memory, Over, Start, Target, WriteCounters};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use rules::{Op, Request as Asked};
+
+use crate::{Cookie, Ruled, RuledConfig, RuledError};
+
+/// How long after the last request the rules are asked about idle time, ns: each time twice as
+/// long, from the first to the last.
+const IDLE: (u64, u64) = (1_000_000, 16_000_000_000);
+
+impl<D: OpenChannel> Ruled<D> {
+    /// When the rules are asked next about idle time.
+    fn idle_at(&self) -> Option<Time> {
+        let is_idle = self.requests.live() == 0 && self.work.is_none() && !self.closing;
+        (is_idle && self.idle_after <= IDLE.1).then(|| self.last_request + self.idle_after)
+    }
+
+    fn ask_idle(&mut self, now: Time) {
+        self.idle_after *= 2;
+        for n in 0..self.rules.rules().set().applications.len() {
+            let application = self.rules.rules().set().applications[n].number;
+            let asked =
+                Asked { op: Op::Idle, application, channel: 0, lba: 0, size: 0, placement: 0 };
+            self.decide(now, &asked);
+        }
+    }
+
+    /// What has waited goes on.
+    fn pump(&mut self, now: Time) {
+        for unit in 0..self.units.len() {
+            self.step(unit);
+        }
+        if self.work.is_some() {
+            self.go_on(now);
+        }
+        if !self.syncing.is_empty() {
+            self.sync(now);
+        }
+        if self.closing && !self.closed && !self.is_closing_sent && self.settle(u64::MAX, false) {
+            self.is_closing_sent = self.device.is_cached();
+            match self.is_closing_sent {
+                true => self.flush_device(Cookie::Close),
+                false => self.closed = !self.broken,
+            }
+        }
+    }
+}
+
+impl<D: OpenChannel> Port for Ruled<D> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        while self.has_room()
+            && let Some(req) = reqs.pop()
+        {
+            self.idle_after = IDLE.0;
+            self.take(now, req);
+        }
+        self.device.submit(now, &mut self.out);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let ready = self.ready.front().map(|done| done.at);
+        ready.or_else(|| self.device.next_event().into_iter().chain(self.idle_at()).min())
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        if self.device.next_event().is_some_and(|at| at <= to) {
+            self.device.advance(to, &mut self.device_done);
+        }
+        while let Some(done) = self.device_done.pop() {
+            match Cookie::unpack(done.cookie) {
+                Cookie::Read(slot, chunk) => self.read_done(to, slot, chunk, done),
+                Cookie::Row(row) => self.programmed(to, row, done),
+                Cookie::Move(unit) => self.moved(unit, done),
+                Cookie::Reset(unit) => self.erased(unit, &done),
+                Cookie::Flush(slot) => self.part_done(to, slot, done.status),
+                Cookie::Close => self.closed = done.status.is_ok(),
+            }
+        }
+        if self.ready.is_empty() && self.idle_at().is_some_and(|at| at <= to) {
+            self.ask_idle(to);
+        }
+        self.pump(to);
+        self.device.submit(to, &mut self.out);
+        self.ready.pour(done);
+    }
+}
+
+impl<D: OpenChannel> Target for Ruled<D> {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn counters(&self) -> WriteCounters {
+        self.counters
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.units.iter().map(|unit| unit.free.len() as u64).sum()
+    }
+
+    fn valid_blocks(&self, chunk: usize) -> u32 {
+        self.valid[chunk]
+    }
+
+    fn memory(&self) -> Memory {
+        let map = 8 * (self.own.len() + self.tombs.len()) as u64 + self.rules.state().bytes();
+        let valid = 8 * self.owners.len() as u64 + 16 * self.valid.len() as u64;
+        Memory { map, valid, ..Memory::default() }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.broken
+    }
+
+    fn state_hash(&self) -> u64 {
+        let mix = |hash: u64, word: u64| port::random::mix(hash ^ word);
+        let owners = self.owners.iter().enumerate().filter(|(_, owner)| **owner != 0);
+        owners.fold(self.seq, |hash, (at, &owner)| mix(mix(hash, at as u64), owner))
+    }
+
+    fn close(&mut self, now: Time) {
+        self.closing = true;
+        self.pump(now);
+        self.device.submit(now, &mut self.out);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+impl<D: OpenChannel> Over for Ruled<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.device
+    }
+
+    fn below_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn into_below(self: Box<Self>) -> D {
+        self.device
+    }
+}
+
+impl<D: OpenChannel> Start for Ruled<D> {
+    type Config = RuledConfig;
+    type Error = RuledError;
+
+    fn new(device: D, config: &RuledConfig) -> Result<Self, RuledError> {
+        Ruled::empty(device, config)
+    }
+
+    fn recover(device: D, config: &RuledConfig, now: Time) -> Result<(Self, Time), RuledError> {
+        Ruled::found(device, config, now)
+    }
+}
