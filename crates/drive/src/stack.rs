@@ -274,7 +274,7 @@ fn share(
     is_found: bool,
 ) -> Result<(Shared, Time), Error> {
     let targets = config.spec.targets;
-    let depth = (flash.depth() / targets as usize).max(1);
+    let depth = (media::depth_for_targets(flash.depth()) / targets as usize).max(1);
     let (mut shared, mut ready) = (Shared::new(flash), Time::ZERO);
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     for n in 0..targets {

@@ -12,7 +12,8 @@ pub struct Claim {
     /// Commands that it may have inside at once, at least 1. Those of all targets are no
     /// more than the drive takes, so that none waits for another's.
     pub depth: usize,
-    /// Chunks that it may have open, and of each unit; `u32::MAX` for no limit.
+    /// Chunks that its target is told it may have open, and of each unit; `u32::MAX` for no
+    /// limit. Those of all are no more than the drive's; nobody counts them here.
     pub open_chunks: (u32, u32),
     /// How fast chunks are handed out to it: ns of drive time from one to the next on
     /// average, 0 for no limit. A chunk is handed out when it is erased, so that a target
@@ -45,12 +46,13 @@ impl Pace {
 
     /// When the next may be handed out.
     pub fn at(&self) -> Time {
-        Time(self.due.saturating_sub((BURST - 1) * self.chunk_time))
+        Time(self.due.saturating_sub(self.chunk_time.saturating_mul(BURST - 1)))
     }
 
     /// So many are handed out at `now`.
     pub fn hand_out(&mut self, now: Time, chunks: u64) {
-        self.due = self.due.max(now.0) + self.chunk_time * chunks;
+        let time = self.chunk_time.saturating_mul(chunks);
+        self.due = self.due.max(now.0).saturating_add(time);
     }
 }
 

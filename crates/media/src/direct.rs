@@ -5,9 +5,9 @@
 //! command by the rules of flash: writes go in order, to chunks that were erased, in whole
 //! rows; reads find what was written. What is against them, or names no block of the
 //! application's, completes with the status that says so. Completions wait until they are
-//! taken: a driver of time looks for them after each event.
+//! taken: a driver of time looks for them after each event, or turn.
 
-use device::{OpenChannel, VectorCmd, VectorDone};
+use device::{Notice, OpenChannel, VectorCmd, VectorDone};
 use flash::Chunk;
 use ftl::Over;
 use port::{Ring, Time};
@@ -20,7 +20,10 @@ use crate::shared::Shared;
 impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// Gives an application what it claims. Gives its number.
     pub fn open(&mut self, claim: &Claim) -> Result<usize, MediaError> {
-        let partition = Partition::new(self.media_mut(), claim)?;
+        if self.media().device().timing().limits_open() {
+            return Err(MediaError::DirectOpenChunks);
+        }
+        let partition = Partition::new(self.media_mut(), claim, false)?;
         let number = partition.number();
         self.direct_mut().push(partition);
         Ok(number)
@@ -50,6 +53,12 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     pub fn take_direct(&mut self, number: usize, done: &mut Ring<VectorDone>) {
         let number = self.partition(number).number();
         self.media_mut().take(number, done);
+    }
+
+    /// The oldest notice of an application's chunks, if any.
+    pub fn take_direct_notice(&mut self, number: usize) -> Option<Notice> {
+        let number = self.partition(number).number();
+        self.media_mut().take_notice(number)
     }
 
     /// Takes back what an application has; what it wrote is erased.

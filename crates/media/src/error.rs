@@ -59,6 +59,25 @@ pub enum MediaError {
         /// Its chunk.
         chunk: u32,
     },
+    /// A chunk holds what nobody knows of.
+    #[error("chunk {chunk} of unit {unit} is written: it has to be erased first, and could not be")]
+    Written {
+        /// The unit.
+        unit: u32,
+        /// Its chunk.
+        chunk: u32,
+    },
+    /// The chunks that may be open are all promised to others.
+    #[error("{asked} open chunks are more than the {left} that others leave")]
+    OpenChunks {
+        /// What was asked for.
+        asked: u32,
+        /// What there is.
+        left: u32,
+    },
+    /// Nobody counts what an application has open.
+    #[error("a drive that limits its open chunks has no direct targets, as nobody counts theirs")]
+    DirectOpenChunks,
     /// Parts that do not come out even.
     #[error("{count} {what} cannot be shared evenly by {parts} targets: take a divisor of {count}")]
     Uneven {

@@ -29,7 +29,7 @@ mod shared;
 
 pub use claim::{Claim, Pace};
 pub use error::MediaError;
-pub use manager::{MAX_TARGETS, Media};
+pub use manager::{MAX_TARGETS, Media, depth_for_targets};
 pub use partition::Partition;
 pub use place::{Place, Placement};
 pub use shared::{CreateError, Shared};

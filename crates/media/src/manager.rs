@@ -9,31 +9,43 @@
 use device::notices::MAX_NOTICES;
 use device::{Addresses, Notice, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa};
-use port::{Buffer, Ring, Slots, Time};
+use port::{Buffer, Ring, Slots, Time, Turn};
 
 use crate::claim::{Claim, Pace};
 use crate::error::MediaError;
 use crate::place::Addressing;
 
-/// Targets of a drive, at most.
+/// Targets of a drive, at most: a bit of a word each.
 pub const MAX_TARGETS: usize = 64;
 
 /// Erases of a target that was removed that are under way at once.
 const ERASES_AT_ONCE: usize = 8;
 
-/// Commands that are kept for those erases.
-const OWN_DEPTH: usize = MAX_TARGETS;
+/// The most of all targets that were.
+const OWN_DEPTH: usize = 64;
+
+/// How often an erase is tried of a chunk that does not become free.
+const TRIES: u8 = 3;
 
 /// Whose a chunk is: nobody's.
 const FREE: u8 = u8::MAX;
+
+/// Nobody's, and never to be anybody's: it could not be erased.
+const SPOILT: u8 = u8::MAX - 1;
+
+/// Commands that all targets of a drive may have inside together, of one that takes so many:
+/// the rest is for erases of what targets left.
+pub fn depth_for_targets(depth: usize) -> usize {
+    depth - (depth / 16).min(OWN_DEPTH)
+}
 
 /// A command that is inside.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
     cookie: u64,
     target: u8,
-    /// It erases what a target has left.
-    is_own: bool,
+    /// How often an erase of what a target has left was tried; 0 of others' commands.
+    tries: u8,
     /// Addresses of its list, and whether it has those of a copy, too.
     listed: u8,
     is_copy: bool,
@@ -44,6 +56,8 @@ struct Flight {
 struct Part {
     addressing: Addressing,
     depth: usize,
+    /// Chunks that it may have open, as it is told.
+    open_chunks: u32,
     /// Commands of it that it has not got back.
     live: usize,
     inbox: Ring<VectorDone>,
@@ -74,8 +88,12 @@ pub struct Media<D> {
     left: Vec<Option<Left>>,
     /// Targets with a pace.
     paced: usize,
+    /// Targets for which something has completed that they have not got back: a bit each.
+    news: u64,
     /// By chunk: its target.
     owners: Box<[u8]>,
+    /// Erases under way of what targets left.
+    own: usize,
     /// What the drive has not taken yet.
     out: Ring<VectorCmd>,
     done: Ring<VectorDone>,
@@ -87,12 +105,14 @@ pub struct Media<D> {
 impl<D: OpenChannel> Media<D> {
     /// A drive of which nobody has anything.
     pub fn new(device: D) -> Media<D> {
-        let (geometry, depth) = (*device.geometry(), device.depth() + OWN_DEPTH);
+        let (geometry, depth) = (*device.geometry(), device.depth());
         Media {
             flights: Slots::new(depth),
             parts: Vec::new(),
             left: Vec::new(),
             paced: 0,
+            news: 0,
+            own: 0,
             owners: vec![FREE; geometry.chunk_slots()].into(),
             out: Ring::new(depth),
             done: Ring::new(device.depth()),
@@ -132,8 +152,9 @@ impl<D: OpenChannel> Media<D> {
 
     /// Gives a target what it claims. Gives its number: the lowest that is free.
     ///
-    /// Fails where the drive does not have it all, or others have some of it.
-    pub fn claim(&mut self, claim: &Claim) -> Result<usize, MediaError> {
+    /// Fails where the drive does not have it all, others have some of it, or something is
+    /// written there, unless that is the target's own: `found`.
+    pub fn claim(&mut self, claim: &Claim, found: bool) -> Result<usize, MediaError> {
         let is_free = |&n: &usize| {
             self.parts.get(n).is_none_or(|part| part.is_none() && self.left[n].is_none())
         };
@@ -142,10 +163,23 @@ impl<D: OpenChannel> Media<D> {
         if let Some(chunk) = addressing.chunks().find(|&chunk| self.owners[chunk] != FREE) {
             return Err(self.taken(chunk));
         }
+        let is_written = |&chunk: &usize| {
+            !matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline)
+        };
+        if !found && let Some(chunk) = addressing.chunks().find(is_written) {
+            let (unit, chunk) = self.place_of(chunk);
+            return Err(MediaError::Written { unit, chunk });
+        }
         let promised: usize = self.parts.iter().flatten().map(|part| part.depth).sum();
-        let left = self.device.depth().saturating_sub(promised);
+        let left = depth_for_targets(self.device.depth()).saturating_sub(promised);
         if !(1..=left).contains(&claim.depth) {
             return Err(MediaError::Depth { asked: claim.depth, left });
+        }
+        let most = self.device.timing().open_chunks;
+        let open = self.parts.iter().flatten().map(|part| u64::from(part.open_chunks)).sum::<u64>();
+        if most < u32::MAX && open + u64::from(claim.open_chunks.0) > u64::from(most) {
+            let left = u64::from(most).saturating_sub(open) as u32;
+            return Err(MediaError::OpenChunks { asked: claim.open_chunks.0, left });
         }
         addressing.chunks().for_each(|chunk| self.owners[chunk] = target as u8);
         let pace = Pace::new(claim.chunk_time);
@@ -157,6 +191,7 @@ impl<D: OpenChannel> Media<D> {
         self.parts[target] = Some(Part {
             addressing,
             depth: claim.depth,
+            open_chunks: claim.open_chunks.0,
             live: 0,
             inbox: Ring::new(claim.depth),
             notices: Ring::new(MAX_NOTICES),
@@ -167,16 +202,21 @@ impl<D: OpenChannel> Media<D> {
         Ok(target)
     }
 
-    fn taken(&self, chunk: usize) -> MediaError {
-        let start = self.geometry.chunk_start(chunk);
-        let pu = self.geometry.pu_index(start);
+    /// The unit of a chunk, and its number there.
+    fn place_of(&self, chunk: usize) -> (u32, u32) {
+        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
         let pus = self.geometry.dimensions().pus;
         let unit = self.geometry.group_of_pu(pu) as u32 * pus + self.geometry.pu_in_group(pu);
-        let chunk_number = (chunk - self.geometry.chunk_of(pu, 0)) as u32;
-        let owner = self.owners[chunk] as usize;
-        match self.left[owner] {
-            Some(_) => MediaError::Erasing { unit, chunk: chunk_number },
-            None => MediaError::Taken { unit, chunk: chunk_number, owner },
+        (unit, (chunk - self.geometry.chunk_of(pu, 0)) as u32)
+    }
+
+    /// Why a chunk cannot be had.
+    fn taken(&self, index: usize) -> MediaError {
+        let ((unit, chunk), owner) = (self.place_of(index), self.owners[index] as usize);
+        match self.left.get(owner) {
+            None => MediaError::Written { unit, chunk },
+            Some(Some(_)) => MediaError::Erasing { unit, chunk },
+            Some(None) => MediaError::Taken { unit, chunk, owner },
         }
     }
 
@@ -195,45 +235,68 @@ impl<D: OpenChannel> Media<D> {
         self.parts[target] = None;
         self.left[target] = Some(Left { chunks, under_way: 0 });
         self.now = self.now.max(now);
-        self.erase_left(target);
-        self.push(self.now);
+        self.erase_all_left();
+        self.push();
         Ok(())
+    }
+
+    /// Goes on erasing what targets have left.
+    fn erase_all_left(&mut self) {
+        (0..self.left.len()).for_each(|target| self.erase_left(target));
     }
 
     /// Goes on erasing what a target has left, where it has something to be erased.
     fn erase_left(&mut self, target: usize) {
-        let Some(left) = &mut self.left[target] else { return };
-        while left.under_way < ERASES_AT_ONCE && self.flights.room() > 0 {
-            let Some(chunk) = left.chunks.pop() else { break };
-            let is_written =
-                !matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline);
-            if !is_written {
+        let most = self.device.depth() - depth_for_targets(self.device.depth());
+        while self.own < most
+            && let Some(left) = &mut self.left[target]
+            && left.under_way < ERASES_AT_ONCE
+            && let Some(chunk) = left.chunks.pop()
+        {
+            if matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline) {
                 self.owners[chunk] = FREE;
                 continue;
             }
-            // Its cookie is the chunk.
-            let flight = Flight {
-                cookie: chunk as u64,
-                target: target as u8,
-                is_own: true,
-                ..Flight::default()
-            };
-            let slot = self.flights.take(flight);
             left.under_way += 1;
-            self.out.put(|| VectorCmd {
-                cookie: u64::from(slot),
-                op: VectorOp::Reset,
-                content: Default::default(),
-                whose: Default::default(),
-                count: 1,
-                ppa: self.geometry.chunk_start(chunk),
-                list: None,
-                buffer: Buffer::empty(),
-            });
+            self.own += 1;
+            // Its cookie is the chunk.
+            let (cookie, target) = (chunk as u64, target as u8);
+            self.erase(Flight { cookie, target, tries: 1, ..Flight::default() });
         }
-        if left.chunks.is_empty() && left.under_way == 0 {
-            self.left[target] = None;
+        let is_erased = |left: &Left| left.chunks.is_empty() && left.under_way == 0;
+        self.left[target].take_if(|left| is_erased(left));
+    }
+
+    /// Erases a chunk of a target that was.
+    fn erase(&mut self, flight: Flight) {
+        let ppa = self.geometry.chunk_start(flight.cookie as usize);
+        let slot = self.flights.take(flight);
+        self.out.put(|| VectorCmd {
+            cookie: u64::from(slot),
+            op: VectorOp::Reset,
+            content: Default::default(),
+            whose: Default::default(),
+            count: 1,
+            ppa,
+            list: None,
+            buffer: Buffer::empty(),
+        });
+    }
+
+    /// An erase of a target that was is over. A chunk that is not free then, nor offline, is
+    /// tried again, and at last nobody's for good.
+    fn erased(&mut self, flight: Flight) {
+        let chunk = flight.cookie as usize;
+        let is_erased =
+            matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline);
+        if !is_erased && flight.tries < TRIES {
+            self.erase(Flight { tries: flight.tries + 1, ..flight });
+            return;
         }
+        self.owners[chunk] = if is_erased { FREE } else { SPOILT };
+        self.own -= 1;
+        self.left[flight.target as usize].as_mut().expect("it is erasing").under_way -= 1;
+        self.erase_all_left();
     }
 
     /// What a target sees of the drive's chunk descriptors.
@@ -276,7 +339,7 @@ impl<D: OpenChannel> Media<D> {
             }
         }
         self.release(target);
-        self.push(self.now);
+        self.push();
     }
 
     /// Sends the erases of a target whose time has come.
@@ -305,8 +368,7 @@ impl<D: OpenChannel> Media<D> {
         if cfg!(debug_assertions) {
             self.check(target, &cmd, listed);
         }
-        let flight =
-            Flight { cookie: cmd.cookie, target: target as u8, is_own: false, listed, is_copy };
+        let flight = Flight { cookie: cmd.cookie, target: target as u8, tries: 0, listed, is_copy };
         cmd.cookie = u64::from(self.flights.take(flight));
         self.out.put(|| cmd);
     }
@@ -329,21 +391,25 @@ impl<D: OpenChannel> Media<D> {
         assert!(all, "target {target} has a command for a chunk of another: {cmd:?}");
     }
 
-    fn push(&mut self, now: Time) {
+    /// Gives the drive what it has not taken yet.
+    fn push(&mut self) {
         if !self.out.is_empty() {
-            self.device.submit(now, &mut self.out);
+            self.device.submit(self.now, &mut self.out);
         }
     }
 
     /// When something happens next, to whomever.
     pub fn next_event(&self) -> Option<Time> {
-        let device = self.device.next_event();
+        earliest(self.device.next_event(), self.next_hand_out())
+    }
+
+    /// When the next chunk may be handed out that somebody waits for.
+    pub(crate) fn next_hand_out(&self) -> Option<Time> {
         if self.paced == 0 {
-            return device;
+            return None;
         }
         let held = self.parts.iter().flatten().filter(|part| !part.held.is_empty());
-        let held = held.map(|part| part.pace.at().max(self.now)).min();
-        device.into_iter().chain(held).min()
+        held.map(|part| part.pace.at().max(self.now)).min()
     }
 
     /// When something may happen to a target's commands.
@@ -357,7 +423,12 @@ impl<D: OpenChannel> Media<D> {
 
     /// Whether something has completed that a target has not got back.
     pub(crate) fn has_news(&self, target: usize) -> bool {
-        !self.part(target).inbox.is_empty()
+        self.news & 1 << target != 0
+    }
+
+    /// Targets of which that is so: a bit each.
+    pub(crate) fn news(&self) -> u64 {
+        self.news
     }
 
     /// Lets what is due at `to` happen, and puts what completed where its target finds
@@ -368,12 +439,30 @@ impl<D: OpenChannel> Media<D> {
             (0..self.parts.len()).for_each(|target| self.release(target));
         }
         let waiting = self.out.len();
-        self.push(to);
+        self.push();
         let mut any = self.out.len() < waiting;
         if self.device.next_event().is_some_and(|at| at <= to) {
             self.device.advance(to, &mut self.done);
         }
-        any |= !self.done.is_empty();
+        any |= self.sort();
+        any
+    }
+
+    /// A turn of the drive in virtual time: what completed is put where its target finds it.
+    /// To be called where nothing is to be handed out before `until`.
+    pub(crate) fn turn(&mut self, now: Time, until: Option<Time>) -> Turn {
+        self.now = self.now.max(now);
+        let turn = self.device.turn(self.now, until, &mut self.out, &mut self.done);
+        if let Turn::Completed(at) = turn {
+            self.now = self.now.max(at);
+            self.sort();
+        }
+        turn
+    }
+
+    /// Gives each target what is its own of what the drive did; false where that is nothing.
+    fn sort(&mut self) -> bool {
+        let mut any = !self.done.is_empty();
         while let Some(done) = self.done.pop() {
             self.give(done);
         }
@@ -381,22 +470,23 @@ impl<D: OpenChannel> Media<D> {
             self.tell(notice);
             any = true;
         }
-        self.push(to);
+        self.push();
         any
+    }
+
+    /// Commands of a target that it has not got back.
+    pub(crate) fn live(&self, target: usize) -> usize {
+        self.part(target).live
     }
 
     /// A completion goes to its target.
     fn give(&mut self, mut done: VectorDone) {
         let slot = done.cookie as u32;
-        let Flight { cookie, target, is_own, listed, is_copy } = self.flights[slot];
+        let flight @ Flight { cookie, target, tries, listed, is_copy } = self.flights[slot];
         self.flights.give(slot);
         let target = target as usize;
-        if is_own {
-            // Erased, or offline as it could not be.
-            self.owners[cookie as usize] = FREE;
-            self.left[target].as_mut().expect("it is erasing").under_way -= 1;
-            self.erase_left(target);
-            return;
+        if tries > 0 {
+            return self.erased(flight);
         }
         let part = self.part_mut(target);
         done.cookie = cookie;
@@ -404,6 +494,7 @@ impl<D: OpenChannel> Media<D> {
             translate(list, listed, is_copy, |ppa| part.addressing.above(ppa));
         }
         part.inbox.put(|| done);
+        self.news |= 1 << target;
     }
 
     /// A notice goes to the target whose chunk it is about.
@@ -424,10 +515,21 @@ impl<D: OpenChannel> Media<D> {
     pub(crate) fn take(&mut self, target: usize, done: &mut Ring<VectorDone>) {
         let part = self.part_mut(target);
         part.live -= part.inbox.pour(done);
+        if part.inbox.is_empty() {
+            self.news &= !(1 << target);
+        }
     }
 
     pub(crate) fn take_notice(&mut self, target: usize) -> Option<Notice> {
         self.part_mut(target).notices.pop()
+    }
+}
+
+/// The earlier of two.
+pub(crate) fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -39,9 +39,13 @@ pub struct Partition<D> {
 const LENT: &str = "the drive is lent to the partition whose target works";
 
 impl<D: OpenChannel> Partition<D> {
-    /// Claims a part of a drive.
-    pub fn new(media: &mut Media<D>, claim: &Claim) -> Result<Partition<D>, MediaError> {
-        let number = media.claim(claim)?;
+    /// Claims a part of a drive, with nothing written there but what is `found` as its own.
+    pub fn new(
+        media: &mut Media<D>,
+        claim: &Claim,
+        found: bool,
+    ) -> Result<Partition<D>, MediaError> {
+        let number = media.claim(claim, found)?;
         let device = media.device();
         let (open_chunks, open_chunks_pu) = claim.open_chunks;
         let timing = Timing { open_chunks, open_chunks_pu, ..device.timing().clone() };

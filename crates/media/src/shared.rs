@@ -16,12 +16,15 @@ use std::error::Error;
 
 use device::OpenChannel;
 use ftl::Over;
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Pieces, Port, Ring, Shape, Slots, Status, Time};
+use port::{
+    BlockDone, BlockOp, BlockReq, Buffer, Pieces, Port, Ring, Shape, Slots, Status, Time, Turn,
+    turn_by_events,
+};
 use thiserror::Error;
 
 use crate::claim::Claim;
 use crate::error::MediaError;
-use crate::manager::Media;
+use crate::manager::{Media, earliest};
 use crate::partition::Partition;
 
 /// Completions that are taken from a target at once.
@@ -112,6 +115,14 @@ pub struct Shared<D, T> {
     now: Time,
     /// When the first of the targets wants to be looked at, whatever the drive does.
     due: Option<Time>,
+    /// Targets with requests that wait: a bit each.
+    waiting: u64,
+    /// The target that the last request was for.
+    last: usize,
+    /// Targets that leave.
+    leaving: usize,
+    /// Those that there are: a bit each.
+    present: u64,
 }
 
 const HERE: &str = "the drive is taken back from every target";
@@ -129,6 +140,10 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             pieces: Ring::new(DONE),
             now: Time::ZERO,
             due: None,
+            waiting: 0,
+            last: 0,
+            leaving: 0,
+            present: 0,
         }
     }
 
@@ -139,7 +154,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         claim: &Claim,
         make: impl FnOnce(Partition<D>) -> Result<T, E>,
     ) -> Result<usize, CreateError<E>> {
-        let partition = Partition::new(self.media_mut(), claim)?;
+        let partition = Partition::new(self.media_mut(), claim, false)?;
         let number = partition.number();
         match make(partition) {
             Ok(target) => Ok(self.add(number, target)),
@@ -159,7 +174,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         now: Time,
         find: impl FnOnce(Partition<D>, Time) -> Result<(T, Time), E>,
     ) -> Result<(Shared<D, T>, Time), CreateError<E>> {
-        let mut partition = Partition::new(self.media_mut(), claim)?;
+        let mut partition = Partition::new(self.media_mut(), claim, true)?;
         let number = partition.number();
         partition.lend(self.media.take().expect(HERE));
         let (mut target, ready) = find(partition, now).map_err(CreateError::Target)?;
@@ -211,6 +226,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         let depth = shapes().map(|shape| shape.depth).min().unwrap_or(0);
         let max_bytes = shapes().map(|shape| shape.max_bytes).min().unwrap_or(u64::MAX);
         self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
+        self.present = self.all().fold(0, |bits, (n, _)| bits | 1 << n);
         let mut ready = Ring::new((all + DONE).max(self.ready.capacity()));
         self.ready.pour(&mut ready);
         self.ready = ready;
@@ -234,6 +250,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         self.now = self.now.max(now);
         if guest.life == Life::Serves {
             guest.life = Life::Leaves;
+            self.leaving += 1;
             self.see_off(target);
             self.look();
         }
@@ -248,11 +265,15 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             guest.life = Life::Closes;
             self.lent(target, |target, _| target.close(now));
         }
+        let rests = self.media().live(target) == 0;
         let guest = self.guest(target);
-        if guest.life == Life::Closes && guest.target.is_closed() {
+        // One that cannot be shut down well has nothing under way either, and goes, too.
+        let is_through = guest.target.is_closed() || (rests && guest.due.is_none());
+        if guest.life == Life::Closes && is_through {
             match self.media_mut().give_up(target, now) {
                 Ok(()) => {
                     self.guests[target] = None;
+                    self.leaving -= 1;
                     self.measure();
                 }
                 // Erases that it waits for no more.
@@ -370,24 +391,44 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         guest.target.below_mut().lend(media.take().expect(HERE));
         work(&mut guest.target, (&mut guest.waiting, pieces));
         *media = Some(guest.target.below_mut().take_back());
-        guest.due = guest.target.next_event();
+        let (before, due) = (guest.due, guest.target.next_event());
+        guest.due = due;
+        if guest.waiting.is_empty() {
+            self.waiting &= !(1 << target);
+        }
+        if before != due {
+            self.look();
+        }
+    }
+
+    /// Looks when the first target has something to do by itself.
+    fn look(&mut self) {
+        self.due = self.all().filter_map(|(_, guest)| guest.due).min();
+    }
+
+    /// Whether something has completed that an application has not taken.
+    fn is_for_applications(&self) -> bool {
+        self.media().news() & !self.present != 0
     }
 
     /// When something is to be done beside what the drive does.
-    fn look(&mut self) {
-        let media = self.media();
-        let now = self.now;
-        let of = |(n, guest): (usize, &Guest<T>)| {
-            if media.has_news(n) { Some(now) } else { guest.due }
-        };
-        let ready = (!self.ready.is_empty()).then_some(now);
-        self.due = self.all().filter_map(of).chain(ready).min();
+    fn next_due(&self) -> Option<Time> {
+        if !self.ready.is_empty() || self.media().news() & self.present != 0 {
+            return Some(self.now);
+        }
+        self.due
     }
 
     /// The target that serves an address.
-    fn serving(&self, address: u64) -> Option<usize> {
-        let has = |guest: &Guest<T>| guest.first <= address && address < guest.end();
-        self.all().find(|(_, guest)| has(guest) && guest.life == Life::Serves).map(|(n, _)| n)
+    fn serving(&mut self, address: u64) -> Option<usize> {
+        let has = |guest: &Guest<T>| {
+            guest.first <= address && address < guest.end() && guest.life == Life::Serves
+        };
+        if !self.guests.get(self.last)?.as_ref().is_some_and(has) {
+            let found = self.guests.iter().position(|guest| guest.as_ref().is_some_and(has));
+            self.last = found?;
+        }
+        Some(self.last)
     }
 
     /// Takes the first of `cmds`; false where there is no room for it.
@@ -419,6 +460,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         guest.held += 1;
         let req = cmds.pop_to(&mut guest.waiting);
         (req.id, req.offset) = (name(home, slot), req.offset - first);
+        self.waiting |= 1 << home;
         true
     }
 
@@ -489,6 +531,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             guest.held += 1;
             let piece = BlockReq { id, op, fua, placement, queue, offset, len, buffer };
             guest.waiting.put(|| piece);
+            self.waiting |= 1 << n;
         }
         true
     }
@@ -496,6 +539,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// Lets a target do what it can at `to`. False when nothing came of it.
     fn work(&mut self, n: usize, to: Time, done: &mut Ring<BlockDone>) -> bool {
         let mut any = self.media().has_news(n);
+        let live = self.media().live(n);
         let mut left = 0;
         self.lent(n, |target, (waiting, pieces)| {
             target.advance(to, pieces);
@@ -505,7 +549,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             }
             left -= waiting.len();
         });
-        any |= left > 0 || !self.pieces.is_empty();
+        any |= left > 0 || !self.pieces.is_empty() || self.media().live(n) != live;
         self.hand_out(n, done);
         any
     }
@@ -550,6 +594,35 @@ fn name(home: usize, slot: u32) -> u64 {
     (home as u64) << 32 | u64::from(slot)
 }
 
+impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
+    /// Lets each target do what it can at `to`: those for which something has completed, and
+    /// those that want to be looked at. False when nothing came of it.
+    fn serve(&mut self, to: Time, done: &mut Ring<BlockDone>) -> bool {
+        let mut any = false;
+        let mut news = self.media().news() & self.present;
+        while news != 0 {
+            any |= self.work(news.trailing_zeros() as usize, to, done);
+            news &= news - 1;
+        }
+        if self.due.is_some_and(|due| due <= to) {
+            for n in 0..self.guests.len() {
+                let is_due = |guest: &Guest<T>| guest.due.is_some_and(|due| due <= to);
+                if self.guests[n].as_ref().is_some_and(is_due) {
+                    any |= self.work(n, to, done);
+                }
+            }
+        }
+        if self.leaving > 0 {
+            for n in 0..self.guests.len() {
+                if self.guests[n].as_ref().is_some_and(|guest| guest.life != Life::Serves) {
+                    self.see_off(n);
+                }
+            }
+        }
+        any
+    }
+}
+
 impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
     type Cmd = BlockReq;
     type Done = BlockDone;
@@ -557,16 +630,77 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
         self.now = self.now.max(now);
         while self.accept(cmds) {}
-        for n in 0..self.guests.len() {
-            if self.guests[n].as_ref().is_some_and(|guest| !guest.waiting.is_empty()) {
-                self.lent(n, |target, (waiting, _)| target.submit(now, waiting));
-            }
+        let mut waiting = self.waiting;
+        while waiting != 0 {
+            let n = waiting.trailing_zeros() as usize;
+            waiting &= waiting - 1;
+            self.lent(n, |target, (waiting, _)| target.submit(now, waiting));
         }
-        self.look();
     }
 
     fn next_event(&self) -> Option<Time> {
-        self.due.into_iter().chain(self.media().next_event()).min()
+        earliest(self.next_due(), self.media().next_event())
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.now = self.now.max(to);
+        self.ready.pour(done);
+        loop {
+            let is_due = self.media().next_event().is_some_and(|at| at <= to);
+            let stepped = is_due && self.media_mut().step(to);
+            let served = self.serve(to, done);
+            let is_done = self.next_event().is_none_or(|at| at > to) || done.room() == 0;
+            if is_done || !(stepped || served) {
+                break;
+            }
+        }
+        self.ready.pour(done);
+    }
+
+    /// While no target has anything to do the drive goes on alone.
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Turn {
+        if !cmds.is_empty() {
+            self.submit(now, cmds);
+        }
+        while cmds.is_empty() && self.next_due().is_none() && self.media().next_hand_out().is_none()
+        {
+            match self.media_mut().turn(now, until) {
+                Turn::Completed(at) => {
+                    self.now = self.now.max(at);
+                    self.serve(at, done);
+                    self.ready.pour(done);
+                    if !done.is_empty() || self.is_for_applications() {
+                        return Turn::Completed(at);
+                    }
+                }
+                nothing_more => return nothing_more,
+            }
+        }
+        if self.direct.is_empty() {
+            return turn_by_events(self, until, cmds, done);
+        }
+        // As that, but what an application waits for ends it, too.
+        let mut last = None;
+        while let Some(at) = self.next_event().filter(|&at| until.is_none_or(|until| at <= until)) {
+            if last == Some(at) {
+                return Turn::Stays(at);
+            }
+            self.advance(at, done);
+            if !done.is_empty() || self.is_for_applications() {
+                return Turn::Completed(at);
+            }
+            if !cmds.is_empty() {
+                self.submit(at, cmds);
+            }
+            last = Some(at);
+        }
+        Turn::Quiet
     }
 
     fn hint(&self, req: &BlockReq) {
@@ -575,31 +709,5 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
         let &BlockReq { id, op, fua, placement, queue, offset, len, .. } = req;
         let (offset, buffer) = (offset - guest.first, Buffer::empty());
         guest.target.hint(&BlockReq { id, op, fua, placement, queue, offset, len, buffer });
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        self.now = self.now.max(to);
-        self.ready.pour(done);
-        loop {
-            let mut any = false;
-            if self.media().next_event().is_some_and(|at| at <= to) {
-                any = self.media_mut().step(to);
-            }
-            for n in 0..self.guests.len() {
-                let Some(guest) = &self.guests[n] else { continue };
-                if self.media().has_news(n) || guest.due.is_some_and(|due| due <= to) {
-                    any |= self.work(n, to, done);
-                }
-                if self.guest(n).life != Life::Serves {
-                    self.see_off(n);
-                }
-            }
-            self.look();
-            if !any || self.next_event().is_none_or(|at| at > to) || done.room() == 0 {
-                break;
-            }
-        }
-        self.ready.pour(done);
-        self.look();
     }
 }

@@ -38,7 +38,17 @@ impl MemorySpec {
         if self.targets > 1 {
             return self.resolve_shared();
         }
-        let (mut profile, chunks_given) = self.profile()?;
+        let (profile, chunks_given) = self.profile()?;
+        self.resolve_of(profile, chunks_given)
+    }
+
+    /// The same, of this profile instead of its own, of which the chunks are given or follow
+    /// from the size.
+    pub(super) fn resolve_of(
+        &self,
+        mut profile: Profile,
+        chunks_given: bool,
+    ) -> Result<DriveConfig, DriveError> {
         let (mut idle, mut more) = (0, 0);
         let groups = profile.dimensions.groups;
         let shards = self.shards;

@@ -22,7 +22,7 @@ pub struct DriveConfig {
     pub profile: Profile,
     /// Logical capacity in bytes (U), a multiple of 4 KiB.
     pub size: u64,
-    /// Blocks a parallel unit, of the chunks that hold data, that hold none.
+    /// Blocks a parallel unit, of a target's chunks that hold data, that hold none.
     pub idle: u32,
     /// Chunks a parallel unit on top of those that hold data.
     pub reserve: u32,
@@ -88,7 +88,8 @@ impl DriveConfig {
     /// Physical blocks that hold data (T), without those that hold parity.
     pub fn data_blocks(&self) -> u64 {
         let chunk = u64::from(self.above.chunk_blocks());
-        let of_unit = u64::from(self.data_chunks()) * chunk - u64::from(self.idle);
+        let idle = u64::from(self.idle) * u64::from(self.targets_a_unit());
+        let of_unit = u64::from(self.data_chunks()) * chunk - idle;
         u64::from(self.above.total_pus()) * of_unit
     }
 
@@ -147,7 +148,7 @@ impl DriveConfig {
             "parallel_units": self.geometry.total_pus(),
             "chunk_bytes": u64::from(self.geometry.chunk_blocks()) * BLOCK_BYTES,
             "data_chunks_per_pu": self.data_chunks(),
-            "idle_blocks_per_pu": self.idle,
+            "idle_blocks_per_pu": self.idle * self.targets_a_unit(),
             "reserve_chunks_per_pu": self.reserve,
             "total_chunks_per_pu": self.total_chunks(),
             "store": spec.store.name(),

@@ -7,8 +7,9 @@
 //! ([`Placement::Stripe`]) are all alike. Fails where that does not come out even, or a
 //! target is too small for what it keeps for itself.
 
-use flash::{Dimensions, Geometry};
+use flash::{Dimensions, Geometry, Profile};
 use media::{Place, Placement};
+use port::BLOCK_BYTES;
 
 use super::capacity::without_slc;
 use super::memory::{MemorySpec, TargetKind};
@@ -86,11 +87,11 @@ impl MemorySpec {
             // They follow from the size: here as many as are shared evenly.
             profile.dimensions.chunks = self.targets;
         }
-        let places = self.places(&without_slc(&profile).check()?).map_err(wrong)?;
+        // The cache is the whole drive's.
+        let without = without_slc(&profile);
+        let places = self.places(&without.check()?).map_err(wrong)?;
         let each: Vec<_> = (places.iter())
-            .map(|(share, place)| {
-                self.resolve_one(*share, place, &profile.dimensions, chunks_given)
-            })
+            .map(|(share, place)| self.resolve_one(*share, place, &without, chunks_given))
             .collect::<Result<_, _>>()?;
         let most = |of: fn(&DriveConfig) -> u32| each.iter().map(of).max().unwrap_or(0);
         let (data, reserve) = (most(DriveConfig::data_chunks), most(|one| one.reserve));
@@ -110,6 +111,7 @@ impl MemorySpec {
         };
         profile.dimensions.chunks = many(data)?;
         let (chunks, reserve) = (many(data.saturating_add(reserve))?, many(reserve)?);
+        profile.check()?;
         profile.timing.slc.kept = reserve;
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
@@ -123,7 +125,7 @@ impl MemorySpec {
         &self,
         share: Share,
         place: &Place,
-        drive: &Dimensions,
+        profile: &Profile,
         chunks_given: bool,
     ) -> Result<DriveConfig, DriveError> {
         let wrong = |why: String| DriveError::Targets { targets: self.targets, why };
@@ -139,33 +141,33 @@ impl MemorySpec {
             }
             one.size = Some((parts / u128::from(share.of)) as u64);
         }
-        let all = Geometry::new(*drive).map_err(|source| DriveError::TooLarge { source })?;
-        let its = place.geometry(&all).map_err(|e| wrong(e.to_string()))?.dimensions();
-        let mut keys = vec![("groups", its.groups), ("pus", its.pus)];
-        if self.placement == Placement::Stripe && (chunks_given || self.size.is_none()) {
-            keys.push(("chunks", its.chunks));
-        }
-        one.overrides.extend(keys.into_iter().map(|(key, n)| (key.into(), n.to_string())));
-        one.resolve()
+        let all = Geometry::new(profile.dimensions);
+        let all = all.map_err(|source| DriveError::TooLarge { source })?;
+        let mut profile = profile.clone();
+        profile.dimensions = place.geometry(&all).map_err(|e| wrong(e.to_string()))?.dimensions();
+        one.resolve_of(profile, chunks_given)
     }
 }
 
 impl DriveConfig {
-    /// Whether its targets can share it so.
+    /// Whether its targets can share it so: each has whole MiB, and room for them.
     pub(super) fn is_even(&self) -> bool {
-        let parts = u64::from(self.spec.targets);
-        self.spec.targets == 1
-            || self.spec.units.is_empty()
-                && self.size.is_multiple_of(parts)
-                && self.data_chunks().is_multiple_of(self.times())
-                && self.spec.places(&self.above).is_ok()
-            || !self.spec.units.is_empty()
-                && self.size.is_multiple_of(u64::from(self.above.total_pus()))
-                && self.spec.places(&self.above).is_ok()
+        let spec = &self.spec;
+        let is_shared = spec.targets > 1
+            && (spec.placement == Placement::Isolate || spec.units.is_empty())
+            && self.data_chunks().is_multiple_of(self.targets_a_unit())
+            && spec.places(&self.above).is_ok();
+        let fits = |one: DriveConfig| {
+            one.size > 0
+                && one.size.is_multiple_of(TARGET_UNIT)
+                && one.idle < one.above.chunk_blocks() * one.data_chunks()
+                && one.size / BLOCK_BYTES < one.data_blocks()
+        };
+        spec.targets == 1 || is_shared && (0..spec.targets).all(|n| fits(self.target(n)))
     }
 
     /// Targets that have chunks of the same unit.
-    fn times(&self) -> u32 {
+    pub(super) fn targets_a_unit(&self) -> u32 {
         if self.spec.placement == Placement::Stripe { self.spec.targets } else { 1 }
     }
 
@@ -191,11 +193,11 @@ impl DriveConfig {
             + self.size % u64::from(of) * u64::from(parts) / u64::from(of);
         one.above = place.geometry(&self.above).expect("it was resolved so");
         one.geometry = one.above;
-        let chunks = self.data_chunks() / self.times();
+        let chunks = self.data_chunks() / self.targets_a_unit();
         one.profile.dimensions = Dimensions { chunks, ..one.above.dimensions() };
         one.reserve = one.above.chunks() - chunks;
         one.has_part(parts, of);
-        if self.times() > 1 && self.profile.timing.open_chunks_pu < u32::MAX {
+        if self.targets_a_unit() > 1 && self.profile.timing.open_chunks_pu < u32::MAX {
             one.profile.timing.open_chunks_pu /= of;
         }
         one

@@ -366,6 +366,7 @@ fn targets_are_all_of_the_drive() {
         "mem:ref,size=1G",
         "mem:tlc",
         "mem:tlc,size=3G,spare=0.2",
+        "mem:tlc,size=1G,slc_cache=512M",
         "mem:tlc,size=1G,factory_bad=0.002",
     ] {
         for more in ["targets=2", "targets=4", "targets=3,placement=stripe", UNEQUAL] {
@@ -388,6 +389,7 @@ fn targets_are_all_of_the_drive() {
             let chunks = u64::from(config.above.total_pus()) * u64::from(config.data_chunks());
             let data = chunks * u64::from(config.above.chunk_blocks()) - idle;
             assert_eq!(sum(DriveConfig::data_blocks), data, "{full}");
+            assert_eq!(config.data_blocks(), data, "{full}");
             for one in &all {
                 assert!(one.spare() > 0.0 && one.size.is_multiple_of(1 << 20), "{full}");
             }

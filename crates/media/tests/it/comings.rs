@@ -105,16 +105,25 @@ fn what_cannot_be_had_is_refused_and_costs_nothing() {
 fn a_full_target_holds_up_no_other() {
     let mut drive = shared(Placement::Isolate, 2, 2, 2, &timing());
     let depth = drive.shape_of(0).depth;
+    // What is read there is on flash.
+    let first = drive.first_of(1);
+    let (_, now) = act(&mut drive, Time::ZERO, request(0, BlockOp::Write, first, BLOCK, 7));
+    let (_, now) = act(&mut drive, now, request(0, BlockOp::Flush, first, BLOCK, 7));
     let mut cmds = Ring::new(depth + 1);
     for id in 0..depth as u64 {
         cmds.push(request(id, BlockOp::Write, id % 32 * BLOCK, BLOCK, 1)).unwrap();
     }
-    let first = drive.first_of(1);
     cmds.push(request(9999, BlockOp::Read, first, BLOCK, 1)).unwrap();
-    drive.submit(Time::ZERO, &mut cmds);
+    drive.submit(now, &mut cmds);
     assert!(cmds.is_empty(), "all of its own wait for it alone");
     let mut done = Ring::new(4096);
-    let at = drive.next_event().unwrap();
-    drive.advance(at, &mut done);
-    assert!(done.drain().any(|done| done.id == 9999 && done.status.is_ok()));
+    loop {
+        let at = drive.next_event().unwrap();
+        drive.advance(at, &mut done);
+        if let Some(read) = done.drain().find(|done| done.id == 9999) {
+            assert!(read.status.is_ok() && read.buffer.bytes().iter().all(|&b| b == 7));
+            assert!(read.at.0 < now.0 + 100_000, "a lone read takes no longer: {:?}", read.at);
+            return;
+        }
+    }
 }

@@ -114,6 +114,94 @@ proptest! {
     }
 }
 
+/// All leave at once, while another has all that it was promised inside.
+#[test]
+fn many_leave_at_once() {
+    let device = flash(4, 4, 1, &timing());
+    let (chunks, depth) = (device.geometry().chunks(), media::depth_for_targets(device.depth()));
+    let mut drive: Drive = media::Shared::new(device);
+    let mut now = Time::ZERO;
+    let place = |units: Vec<u32>| Place { units, chunks: 0..chunks };
+    let small: Vec<_> =
+        (0..12).map(|unit| drive.open(&claim(place(vec![unit]), 1)).unwrap()).collect();
+    let large = drive.open(&claim(place(vec![12, 13, 14, 15]), depth - 12)).unwrap();
+    for &one in &small {
+        let geometry = *drive.partition(one).geometry();
+        for chunk in ftl::all_chunks(&geometry) {
+            let row = geometry.row_blocks() as u8;
+            let write = command(VectorOp::Write, geometry.chunk_start(chunk), row, 1);
+            assert!(ask(&mut drive, one, &mut now, write).status.is_ok());
+        }
+    }
+    small.iter().for_each(|&one| drive.close_direct(one, now).unwrap());
+    let mut cmds = Ring::new(depth);
+    let geometry = *drive.partition(large).geometry();
+    for _ in 0..depth - 12 {
+        cmds.put(|| command(VectorOp::Read, geometry.chunk_start(geometry.chunk_of(0, 0)), 1, 0));
+    }
+    drive.submit_direct(large, now, &mut cmds);
+    assert!(cmds.is_empty(), "it has what it was promised");
+    rest(&mut drive, now);
+    let mut done = Ring::new(depth);
+    drive.take_direct(large, &mut done);
+    assert_eq!(done.len(), depth - 12);
+    for unit in 0..12 {
+        drive.open(&claim(place(vec![unit]), 1)).unwrap();
+    }
+}
+
+/// A turn ends when something has completed for an application, at its time.
+#[test]
+fn turns_end_for_applications_too() {
+    let device = flash(2, 2, 1, &timing());
+    let chunks = device.geometry().chunks();
+    let mut drive: Drive = media::Shared::new(device);
+    let place = |unit| Place { units: vec![unit], chunks: 0..chunks };
+    let both = [0, 1].map(|unit| drive.open(&claim(place(unit), 8)).unwrap());
+    let geometry = *drive.partition(both[0]).geometry();
+    let (row, start) = (geometry.row_blocks(), geometry.chunk_start(geometry.chunk_of(0, 0)).0);
+    let mut cmds = Ring::new(1);
+    for (one, rows) in both.into_iter().zip([1, 4]) {
+        for n in 0..rows {
+            let ppa = Ppa(start + u64::from(n * row));
+            cmds.put(|| command(VectorOp::Write, ppa, row as u8, 1));
+            drive.submit_direct(one, Time::ZERO, &mut cmds);
+        }
+    }
+    let (mut none, mut out, mut done) = (Ring::new(1), Ring::new(8), Ring::new(8));
+    let mut seen = 0;
+    while let port::Turn::Completed(at) = drive.turn(Time::ZERO, None, &mut none, &mut out) {
+        both.iter().for_each(|&one| drive.take_direct(one, &mut done));
+        for done in done.drain() {
+            assert_eq!(done.at, at);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 5);
+}
+
+/// What a cut left of a target that nobody names any more is handed out to nobody.
+#[test]
+fn what_is_written_is_not_handed_out() {
+    let (mut drive, application) = world();
+    let mut now = Time::ZERO;
+    let geometry = *drive.partition(application).geometry();
+    let first = geometry.chunk_start(geometry.chunk_of(0, 0));
+    let write = command(VectorOp::Write, first, geometry.row_blocks() as u8, 1);
+    ask(&mut drive, application, &mut now, write);
+    let device = drive.into_device();
+    let (all, timing) = (*device.geometry(), device.timing().clone());
+    let chunks = device.chunks().to_vec();
+    let device = device::Device::restore(&all, &timing, device.cut(), &chunks).unwrap();
+    let mut drive: Drive = media::Shared::new(device);
+    let place = Place { units: vec![2, 3], chunks: 0..all.chunks() };
+    let e = drive.open(&claim(place.clone(), 8)).unwrap_err();
+    assert!(e.to_string().contains("chunk 0 of unit 2 is written"), "{e}");
+    assert!(drive.create(&claim(place, 64), pblk).is_err());
+    let place = Place { units: vec![2, 3], chunks: 1..all.chunks() };
+    drive.create(&claim(place, 64), pblk).unwrap();
+}
+
 #[test]
 fn what_an_application_had_is_erased_and_given_to_others() {
     let (mut drive, application) = world();

@@ -120,7 +120,12 @@ proptest! {
             (0..targets).map(|n| placement.place(&geometry, targets, n).unwrap()).collect()
         };
         let (holds, now) = live(&mut drive, &steps, depth);
-        act(&mut drive, now, request(0, BlockOp::Flush, 0, 0, 0));
+        // Each by a flush of its own.
+        let mut now = now;
+        for n in 0..targets as usize {
+            let flush = request(0, BlockOp::Flush, drive.first_of(n), BLOCK, 0);
+            now = act(&mut drive, now, flush).1;
+        }
         // What was flushed is there after a cut.
         let (mut drive, mut now) = found(drive, places);
         for (block, fill) in holds {
