@@ -374,6 +374,39 @@ redis_cli_brings_back_what_it_put() {
   done
 }
 
+# A drive that keeps values by key has all but sorted sets, and longer values.
+redis_cli_brings_back_values_by_key() {
+  "$SSDKIT" create "$DIR/values.ssd" --profile znand --size 128M target=kv keys=50k
+  start_redis "$DIR/values.ssd"
+  ask() { redis-cli -s "$SOCKET" "$@"; }
+  [ "$(ask set a 1)" = OK ]
+  [ "$(ask incr a)" = 2 ]
+  [ "$(ask hset user f1 v1 f2 v2)" = 2 ]
+  [ "$(ask hgetall user | tr '\n' ' ')" = "f1 v1 f2 v2 " ]
+  ask zadd _indices 3 c | has "order of keys"
+  head -c 5000000 /dev/urandom >"$DIR/long"
+  [ "$(ask -x set long <"$DIR/long")" = OK ]
+  ask get long | head -c 5000000 | cmp - "$DIR/long"
+  [ "$(ask --scan | sort | tr '\n' ' ')" = "a long user " ]
+  [ "$(ask del a user long)" = 3 ]
+  for i in $(seq 2000); do echo "SET key:$i value:$i"; done | ask --pipe --pipe-timeout 0 \
+    | tee "$DIR/pipe"
+  grep -q "errors: 0, replies: 2000" "$DIR/pipe"
+  stop
+  rm -f "$SOCKET"
+  start_redis "$DIR/values.ssd" --sync no
+  [ "$(ask get key:1234)" = value:1234 ]
+  ask info | has "db0:keys=2000"
+  redis-benchmark -s "$SOCKET" -t ping,set,get,incr,mset -n 20000 -r 10000 -d 400 -P 8 -q 2>&1 \
+    | tr '\r' '\n' | tee "$DIR/benchmark"
+  lacks "error" "$DIR/benchmark"
+  [ "$(grep -c "requests per second" "$DIR/benchmark")" -eq 6 ]
+  [ "$(ask flushall)" = OK ]
+  [ "$(ask dbsize)" = 0 ]
+  stop
+  rm -f "$SOCKET" "$DIR/values.ssd"
+}
+
 redis_benchmark_runs_clean() {
   local sync
   for sync in always everysec no; do
@@ -406,6 +439,7 @@ for name in \
   a_hostile_client_harms_nobody \
   a_file_system_lives_on_it \
   redis_cli_brings_back_what_it_put \
+  redis_cli_brings_back_values_by_key \
   redis_benchmark_runs_clean; do
   check $name
 done

@@ -10,6 +10,7 @@ use workload::Rng;
 
 use crate::batched::BatchBreak;
 use crate::early::EarlyDone;
+use crate::keyed;
 use crate::layered::LayerBreak;
 use crate::store::Store;
 use crate::tree::TreeBreak;
@@ -55,6 +56,8 @@ pub enum Break {
     Tree(TreeBreak),
     /// With the batched target.
     Batch(BatchBreak),
+    /// The key-value target breaks a promise.
+    Keyed(targets::kv::mutation::Mutation),
 }
 
 impl Break {
@@ -82,7 +85,7 @@ impl Break {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
         let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
-        blocks.chain(BatchBreak::all().map(Break::Batch))
+        blocks.chain(BatchBreak::all().map(Break::Batch)).chain(keyed::breaks().map(Break::Keyed))
     }
 
     /// The one of this name, as `Debug` writes it.

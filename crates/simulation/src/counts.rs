@@ -66,6 +66,8 @@ counts! {
         pub batched: Kind,
         /// See above.
         pub batches: u64,
+        /// Lives of the key-value target.
+        pub keyed: Kind,
         /// Lives below the block layer, and requests that it merged with another.
         pub layered: Kind,
         /// See above.

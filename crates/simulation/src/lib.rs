@@ -17,7 +17,7 @@
 //! stands on, [`counts`] what was done, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found, `early` one of them. [`batched`] are the lives of the
-//! batched target, [`tree`] those of the key-value tree.
+//! batched target, [`keyed`] those of the key-value target, [`tree`] those of the key-value tree.
 //!
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
@@ -31,6 +31,7 @@ pub mod counts;
 mod damaged;
 pub mod drive;
 mod early;
+pub mod keyed;
 pub mod layered;
 pub mod life;
 mod lives;

@@ -9,7 +9,7 @@ use crate::nature::Kind;
 use crate::plan::{Over, Plan};
 use crate::rig::Rig;
 use crate::setup::Setup;
-use crate::{batched, tree};
+use crate::{batched, keyed, tree};
 
 /// Cycles that a drive lives on that takes no writes.
 const READ_ONLY_CYCLES: u32 = 2;
@@ -32,6 +32,7 @@ pub fn live(plan: &Plan) -> Outcome {
     match plan.stack() {
         Over::Blocks | Over::Layers => live_with_blocks(plan, plan.setup()),
         Over::Batches => batched::live(plan),
+        Over::Keys => keyed::live(plan),
         Over::Trees => tree::live(plan),
     }
 }
@@ -169,6 +170,7 @@ pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
     (counts.lives, counts.over) = (1, u64::from(rig.over));
     counts.add_kinds(&setup);
     counts.batched = Kind::of(plan.stack() == Over::Batches, counts.cycles);
+    counts.keyed = Kind::of(plan.stack() == Over::Keys, counts.cycles);
     counts.trees = Kind::of(plan.stack() == Over::Trees, counts.cycles);
     let hash = rig.hash ^ state.rotate_left(17);
     Outcome { counts: rig.counts, hash, violation, trace: rig.trace().to_vec() }
@@ -314,7 +316,7 @@ mod tests {
         assert!(counts.cycles_collecting * 2 > counts.cycles, "{counts:?}");
         assert!(counts.clean_closes > 30, "{counts:?}");
         assert!(counts.layered.lives > 5 && counts.merged > 10, "{counts:?}");
-        assert!(counts.trees.lives > 5, "{counts:?}");
+        assert!(counts.trees.lives > 5 && counts.keyed.lives > 5, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
     }
 

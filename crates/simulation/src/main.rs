@@ -60,6 +60,9 @@ struct Args {
     /// Live with the key-value tree.
     #[arg(long, conflicts_with_all = ["batched", "layered"])]
     tree: bool,
+    /// Live with the key-value target.
+    #[arg(long, conflicts_with_all = ["batched", "layered", "tree"])]
+    keyed: bool,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -81,6 +84,7 @@ impl Args {
             (self.batched, Over::Batches, " --batched"),
             (self.layered, Over::Layers, " --layered"),
             (self.tree, Over::Trees, " --tree"),
+            (self.keyed, Over::Keys, " --keyed"),
         ];
         all.into_iter().find(|one| one.0).map(|(_, over, option)| (over, option))
     }
@@ -278,6 +282,7 @@ fn print(args: &Args, report: &Report) {
     );
     println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
     println!("trees: {}", kind(&c.trees));
+    println!("key-value target: {}", kind(&c.keyed));
     println!("batched target: {}; {} batches", kind(&c.batched), c.batches);
     println!(
         "media that damage: {}; {} operations harmed, {} reads found damage",

@@ -4,7 +4,7 @@ use workload::Rng;
 
 use crate::breaks::Break;
 use crate::setup::Setup;
-use crate::{batched, tree};
+use crate::{batched, keyed, tree};
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +25,18 @@ impl Plan {
     /// What it is about: what can show what is broken, or what the seed says.
     pub fn stack(&self) -> Over {
         let chosen = |one_in: u64| Rng::new(self.seed, STREAM).below(one_in) == 0;
+        let keys = Rng::new(self.seed, STREAM + 2).below(keyed::ONE_IN) == 0;
         let trees = Rng::new(self.seed, STREAM + 1).below(tree::ONE_IN) == 0;
         match (self.broken, self.over) {
             (Some(Break::Batch(_)), _) => Over::Batches,
             (Some(Break::Layer(_)), _) => Over::Layers,
             (Some(Break::Tree(_)), _) => Over::Trees,
+            (Some(Break::Keyed(_)), _) => Over::Keys,
             (Some(_), _) => Over::Blocks,
             (None, Some(over)) => over,
             (None, None) if BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
             (None, None) if trees => Over::Trees,
+            (None, None) if keys => Over::Keys,
             (None, None) => Over::Blocks,
         }
     }
@@ -43,6 +46,7 @@ impl Plan {
         match self.stack() {
             Over::Blocks | Over::Layers => self.setup().in_words(),
             Over::Batches => batched::Drive::of(self).in_words(),
+            Over::Keys => keyed::Drive::of(self).in_words(),
             Over::Trees => tree::Host::of(self).in_words(),
         }
     }
@@ -73,6 +77,8 @@ pub enum Over {
     Layers,
     /// The batched target.
     Batches,
+    /// The key-value target.
+    Keys,
     /// The key-value tree.
     Trees,
 }

@@ -7,6 +7,7 @@ use port::Ring;
 use simulation::batched::BatchBreak;
 use simulation::{Break, Plan, live, meant, note_panics};
 use targets::batch::mutation::Mutation as BatchMutation;
+use targets::kv::mutation::Mutation as KvMutation;
 use targets::pblk::mutation::Mutation;
 
 /// Lives of each kind in which each must be found.
@@ -14,10 +15,11 @@ const LIVES: u64 = 600;
 
 /// What only shows where operations are late or an SLC cache makes reads wait; over
 /// a cache; where the newest checkpoint record cannot be read.
-const NOT_SOUND: [Break; 3] = [
+const NOT_SOUND: [Break; 4] = [
     Break::Inside(Mutation::EraseUnderReads),
     Break::Batch(BatchBreak::Inside(BatchMutation::AckUnsynced)),
     Break::Batch(BatchBreak::Inside(BatchMutation::ForgetLog)),
+    Break::Keyed(KvMutation::AckUnsynced),
 ];
 
 /// Whether a life shows that something is broken: by a violation, or by an

@@ -1,0 +1,140 @@
+//! Lives of the key-value target: puts, gets, deletes, listings and flushes on a small
+//! drive, cut at any event and recovered.
+//!
+//! Everything that is read is held against the model. No operation of the flash fails
+//! here, so no request may but for want of room; what it does with faults the target's
+//! own tests look at.
+
+use flash::{Dimensions, Geometry};
+use targets::kv::mutation::Mutation;
+use targets::kv::{KvConfig, reserve_chunks};
+use workload::Rng;
+
+use crate::breaks::Break;
+use crate::life::{Outcome, live_with};
+use crate::plan::Plan;
+use crate::setup::Setup;
+use world::World;
+
+mod living;
+mod model;
+mod world;
+
+/// Stream of the random numbers of these drives.
+const STREAM: u64 = 503;
+
+/// One life in so many is of this target.
+pub(crate) const ONE_IN: u64 = 8;
+
+/// What these lives do not find: a row of a large value that a cut took while its record
+/// is there. The target's own tests do.
+const NOT_YET: [Mutation; 1] = [Mutation::ForgetRow];
+
+/// Ways to break the target's promises that these lives find.
+pub fn breaks() -> impl Iterator<Item = Mutation> {
+    Mutation::ALL.into_iter().filter(|one| !NOT_YET.contains(one))
+}
+
+/// A drive for the key-value target.
+pub struct Drive {
+    /// Its flash.
+    pub setup: Setup,
+    /// The target's configuration.
+    pub config: KvConfig,
+    /// Requests at once.
+    pub depth: usize,
+    /// Keys that are used.
+    pub names: u64,
+    /// Bytes of most values, at most.
+    pub most: u64,
+}
+
+impl Drive {
+    /// That of a plan.
+    pub fn of(plan: &Plan) -> Drive {
+        let mut setup = plan.setup();
+        let mut rng = Rng::new(plan.seed, STREAM);
+        let rng = &mut rng;
+        setup.leave_out_harm();
+        setup.troubles.operations.clear();
+        (setup.protected, setup.parity) = (false, 0);
+        let pages_at_once = rng.one_of(&[1, 1, 2, 3]);
+        let (keys, spare) = (100 + rng.below(100), [0.1, 0.3, 0.5][rng.below(3) as usize]);
+        let small = Dimensions {
+            groups: 1 + rng.below(2) as u32,
+            pus: 1 + rng.below(3) as u32,
+            chunks: 8 + rng.below(6) as u32,
+            pages: (4 + rng.below(10) as u32) * pages_at_once,
+            planes: rng.one_of(&[1, 2, 2, 3]),
+            page_bytes: if rng.below(2) == 0 { 4096 } else { 8192 },
+            pages_at_once,
+        };
+        let geometry = |dim| Geometry::new(dim).expect("the ranges are those of a geometry");
+        let more = reserve_chunks(&geometry(small), keys);
+        setup.geometry = geometry(Dimensions { chunks: small.chunks + more, ..small });
+        let depth = [1, 4, 16, 30][rng.below(4) as usize];
+        let config = KvConfig {
+            keys,
+            spare,
+            depth: 32,
+            checkpoint_rows: [4, 20, 60, 1 << 30][rng.below(4) as usize],
+            seed: plan.seed,
+        };
+        let names = [3, 20, 80][rng.below(3) as usize];
+        let most = [200, 3000, 60_000][rng.below(3) as usize];
+        Drive { setup, config, depth, names, most }
+    }
+
+    /// In a line, for a report.
+    pub fn in_words(&self) -> String {
+        let (dim, troubles) = (self.setup.geometry.dimensions(), self.setup.troubles.in_words());
+        format!("keyed: {dim:?}, {:?}, {} keys, {troubles}", self.config, self.names)
+    }
+}
+
+/// Lives the life of a plan.
+pub fn live(plan: &Plan) -> Outcome {
+    targets::kv::mutation::set(match plan.broken {
+        Some(Break::Keyed(mutation)) => Some(mutation),
+        _ => None,
+    });
+    let outcome = live_with(plan, World::new(Drive::of(plan), plan.traced));
+    targets::kv::mutation::set(None);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::Counts;
+    use crate::plan::Over;
+
+    fn plan(seed: u64) -> Plan {
+        Plan { seed, cycles: 10, broken: None, traced: None, over: Some(Over::Keys) }
+    }
+
+    #[test]
+    fn lives_keep_the_contract_and_meet_what_they_should() {
+        let mut counts = Counts::default();
+        for seed in 0..60 {
+            let outcome = live(&plan(seed));
+            assert_eq!(
+                outcome.violation,
+                None,
+                "seed {seed}: {}",
+                Drive::of(&plan(seed)).in_words()
+            );
+            counts += outcome.counts;
+        }
+        assert_eq!(counts.cycles, 600);
+        assert!(counts.cuts > 600 && counts.cut_recoveries > 50, "{counts:?}");
+        assert!(counts.cycles_collecting > 60 && counts.cached_cuts > 100, "{counts:?}");
+    }
+
+    #[test]
+    fn a_seed_is_one_life() {
+        let (a, b) = (live(&plan(3)), live(&plan(3)));
+        assert_eq!((a.hash, a.counts), (b.hash, b.counts));
+        assert_ne!(a.hash, live(&plan(4)).hash);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the values of keys may be.
+//!
+//! Of each key the values that it may have after a cut, in their order: the first is
+//! there for sure but for those behind it. What was asked before a request has been done
+//! before it; what ended before a flush was asked for is there when that has ended.
+
+use std::collections::VecDeque;
+
+/// A value: its number, which all of its bytes tell, and its length; or none.
+pub type Value = Option<(u64, u64)>;
+
+/// What a put or delete makes of a key.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// The number of its request.
+    number: u64,
+    value: Value,
+    ended: bool,
+}
+
+/// All keys.
+pub struct Model {
+    keys: Vec<VecDeque<State>>,
+    next: u64,
+}
+
+const NOTHING: State = State { number: 0, value: None, ended: true };
+
+impl Model {
+    /// So many keys, none of which is there.
+    pub fn new(keys: u64) -> Model {
+        Model { keys: (0..keys).map(|_| VecDeque::from([NOTHING])).collect(), next: 0 }
+    }
+
+    /// Nothing is there any more.
+    pub fn replace(&mut self) {
+        *self = Model { next: self.next, ..Model::new(self.keys.len() as u64) };
+    }
+
+    /// The number of a request.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A put or delete is asked for.
+    pub fn write(&mut self, key: u64, number: u64, value: Value) {
+        self.keys[key as usize].push_back(State { number, value, ended: false });
+    }
+
+    /// It has ended, and is `durable` or not.
+    pub fn wrote(&mut self, key: u64, number: u64, durable: bool) {
+        let states = &mut self.keys[key as usize];
+        states.iter_mut().filter(|state| state.number == number).for_each(|s| s.ended = true);
+        if durable {
+            self.settle(key, number);
+        }
+    }
+
+    /// It was refused: it is not there.
+    pub fn refused(&mut self, key: u64, number: u64) {
+        self.keys[key as usize].retain(|state| state.number != number);
+    }
+
+    /// What a request of this number finds.
+    pub fn before(&self, key: u64, number: u64) -> Value {
+        let states = self.keys[key as usize].iter().rev();
+        states.clone().find(|state| state.number < number).expect("one is settled").value
+    }
+
+    /// Of each key the last that has ended: a flush makes it durable.
+    pub fn ended(&self) -> Vec<(u64, u64)> {
+        let last = |states: &VecDeque<State>| {
+            states.iter().rev().find(|state| state.ended).map_or(0, |state| state.number)
+        };
+        (0..).zip(self.keys.iter().map(last)).collect()
+    }
+
+    /// That one is durable, and those before it are gone.
+    pub fn settle(&mut self, key: u64, number: u64) {
+        let states = &mut self.keys[key as usize];
+        while states.len() > 1 && states.get(1).is_some_and(|state| state.number <= number) {
+            states.pop_front();
+        }
+    }
+
+    /// After a cut, or at rest, this was found: one of what it may be, or the last.
+    pub fn found(&mut self, key: u64, value: Value, at_rest: bool) -> Result<(), String> {
+        let states = &mut self.keys[key as usize];
+        let fits = |state: &State| state.value == value;
+        let fits = if at_rest { states.back().is_some_and(fits) } else { states.iter().any(fits) };
+        if !fits {
+            return Err(format!("it is {value:?}, and may be {states:?}"));
+        }
+        *states = VecDeque::from([State { value, ..NOTHING }]);
+        Ok(())
+    }
+
+    /// Whether a key is there when all has ended.
+    pub fn is_there(&self, key: u64) -> bool {
+        self.keys[key as usize].back().is_some_and(|state| state.value.is_some())
+    }
+}
