@@ -41,6 +41,29 @@ fn all_stores_and_workloads_give_what_was_written() {
     }
 }
 
+/// A drive that keeps values by key, without a tree; values short and long.
+#[test]
+fn values_by_key_are_what_was_written() {
+    for (workload, value, more) in [
+        ("A", "16", ""),
+        ("D", "1000", ""),
+        ("F", "100", "--controller-time 2us"),
+        ("paper", "70k", ""),
+        ("B", "5k", "--clock real"),
+    ] {
+        let report = json(
+            Path::new("."),
+            &format!(
+                "ycsb {DRIVE},target=kv --workload {workload} --value {value} --records 1k --ops \
+                 1500 --clients 16 --verify {more}"
+            ),
+        );
+        assert_eq!((number(&report["ops"]), number(&report["errors"])), (1500, 0), "{report}");
+        assert_eq!((&report["tree"], &report["cache"]), (&Value::Null, &Value::Null));
+        assert_eq!(report["setup"]["store"], "kv");
+    }
+}
+
 #[test]
 fn virtual_time_repeats_itself() {
     for store in ["batched", "log"] {
@@ -114,6 +137,12 @@ fn what_contradicts_is_refused() {
     for (drive, says) in [
         ("null:", "mem:"),
         ("mem:znand,store=none", "store=memory"),
+        ("mem:znand,target=kv,cache=protected", "no protected cache"),
+        ("mem:znand,target=kv --pages log", "no pages"),
+        ("mem:znand,target=kv --memory 10%", "no cache of pages"),
+        ("mem:znand,target=batch --pages log", "no blocks"),
+        ("mem:znand --value 70k", "at most 65024 bytes"),
+        ("mem:znand --value 8", "16 bytes to 64 MiB"),
         ("mem:znand,size=1M,pages=64", "pages are in use"),
     ] {
         let out = run(Path::new("."), &format!("ycsb {drive} --workload A --records 2k"));
