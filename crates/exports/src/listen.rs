@@ -14,10 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use thiserror::Error;
+
+/// How long nobody is taken when there is no descriptor for anybody.
+const DEAF: Duration = Duration::from_millis(100);
 
 /// Where to listen, or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +193,33 @@ impl Listener {
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Guest::Unseated,
                 _ => Guest::Gone,
             },
+        }
+    }
+
+    /// Gives clients to `take` until asked to stop. Where there is no descriptor for one,
+    /// `unseated` is told, which may free some; then it is turned away.
+    pub(crate) fn accept_all(
+        &mut self,
+        stop: &StopHandle,
+        mut take: impl FnMut(OwnedFd),
+        mut unseated: impl FnMut(),
+    ) {
+        let mut is_deaf = false;
+        while !stop.is_stopped() {
+            let bell = PollFd::from_borrowed_fd(stop.bell(), PollFlags::IN);
+            let clients = PollFd::from_borrowed_fd(self.fd(), PollFlags::IN);
+            let mut fds = [bell, clients];
+            let fds = &mut fds[..if is_deaf { 1 } else { 2 }];
+            crate::drive::sleep(fds, is_deaf.then_some(DEAF));
+            is_deaf = false;
+            match self.accept() {
+                Guest::Client(sock) => take(sock),
+                Guest::Nobody | Guest::Gone => {}
+                Guest::Unseated => {
+                    unseated();
+                    is_deaf = !self.turn_away();
+                }
+            }
         }
     }
 

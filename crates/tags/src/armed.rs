@@ -3,13 +3,15 @@
 //! The sleeper arms it, looks once more whether there is work, and sleeps; who
 //! brings work brings it first and then asks. Guarantees: either the sleeper
 //! sees the work or the other sees it armed, whatever the work is made of; of
-//! several that see it armed one takes it. Nothing here fails or waits.
+//! several that see it armed one takes it. It may lie in memory that a stranger
+//! writes, who can only keep a sleeper asleep or awake. Nothing here fails or waits.
 
-use crate::sync::{AtomicBool, Ordering, fence, planted};
+use crate::sync::{AtomicU32, Ordering, fence, planted};
 
-/// Set by who sleeps, taken by who wakes it.
+/// Set by who sleeps, taken by who wakes it: 0 when nobody sleeps.
 #[derive(Debug)]
-pub struct Armed(AtomicBool);
+#[repr(transparent)]
+pub struct Armed(AtomicU32);
 
 impl Default for Armed {
     fn default() -> Armed {
@@ -20,13 +22,13 @@ impl Default for Armed {
 impl Armed {
     /// Nobody sleeps.
     pub fn new() -> Armed {
-        Armed(AtomicBool::new(false))
+        Armed(AtomicU32::new(0))
     }
 
     /// Says that this thread is about to sleep. Look for work after it.
     #[inline]
     pub fn arm(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.store(1, Ordering::SeqCst);
         if !planted(crate::Mistake::NoFence) {
             fence(Ordering::SeqCst);
         }
@@ -35,20 +37,20 @@ impl Armed {
     /// Says that this thread does not sleep after all.
     #[inline]
     pub fn disarm(&self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.store(0, Ordering::SeqCst);
     }
 
     /// Whether somebody sleeps or is about to. Call it after bringing work.
     #[inline]
     pub fn is_armed(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.0.load(Ordering::SeqCst)
+        self.0.load(Ordering::SeqCst) != 0
     }
 
     /// Whether this thread is the one that has to wake the sleeper. Call it
     /// after bringing work.
     #[inline]
     pub fn take(&self) -> bool {
-        self.is_armed() && self.0.swap(false, Ordering::SeqCst)
+        self.is_armed() && self.0.swap(0, Ordering::SeqCst) != 0
     }
 }

@@ -9,6 +9,8 @@
 //!   leave what they have there and go on.
 //! - [`Gate`]: what users go through, and anybody may shut until they are out.
 //! - [`Armed`]: whether a thread sleeps and has to be woken.
+//! - [`Stamped`]: a queue in memory that is shared with another process, whose
+//!   writer is not trusted.
 //!
 //! A tag is a number from 0 to depth − 1. It names a request's place in the
 //! dispatch queue from dispatch to completion, so a completion needs no
@@ -65,6 +67,7 @@ mod handover;
 mod inbox;
 mod own;
 mod shared;
+mod stamped;
 mod sync;
 mod waiters;
 
@@ -74,6 +77,7 @@ pub use handover::{Handover, Inside};
 pub use inbox::{Inbox, InboxError, MAX_CAPACITY, Sender, inbox, inbox_bytes};
 pub use own::OwnTags;
 pub use shared::{SharedTags, TagUser};
+pub use stamped::{OutOfTurn, Stamped, Word};
 #[doc(hidden)]
 pub use sync::Mistake;
 #[cfg(loom)]

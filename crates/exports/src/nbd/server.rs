@@ -16,7 +16,6 @@ use std::thread::{Builder, Scope, scope, sleep};
 use std::time::{Duration, Instant};
 
 use port::{BlockDone, BlockReq, Port, Status};
-use rustix::event::{PollFd, PollFlags};
 use rustix::net::{Shutdown, sockopt};
 use thiserror::Error;
 
@@ -27,12 +26,10 @@ use super::session::Export;
 use crate::drive::{DriveLost, SharedDrive};
 use crate::grow;
 use crate::limits::Limits;
-use crate::listen::{Guest, ListenAddr, ListenError, Listener, StopHandle};
+use crate::listen::{ListenAddr, ListenError, Listener, StopHandle};
 
 /// How long clients that do not read their replies may hold up a stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long nobody is taken when there is no descriptor for anybody.
-const DEAF: Duration = Duration::from_millis(100);
 /// Stack of a connection's thread: several times what it uses.
 const STACK: usize = 512 << 10;
 
@@ -111,7 +108,18 @@ impl Server {
         let accepted = scope(|scope| {
             let (budget, counters) = (&budget, &counters);
             let crew = Crew { scope, export, drive, stop, budget, counters };
-            self.accept_all(&crew, stop);
+            self.listener.accept_all(
+                stop,
+                |sock| crew.take(sock),
+                || {
+                    let text = "there are no more file descriptors for clients: raise the limit \
+                                (ulimit -n)";
+                    budget.warn(0, text);
+                    // Its descriptor is free when its thread has noticed.
+                    budget.make_room();
+                    crew.refuse();
+                },
+            );
             let stopped = drive.stop();
             finish(budget);
             stopped.map_err(ServeError::from)
@@ -128,37 +136,6 @@ impl Server {
             faults: count(&counters.faults),
             evicted: budget.evicted(),
         })
-    }
-
-    /// Takes clients until asked to stop.
-    fn accept_all<P>(&mut self, crew: &Crew<'_, '_, P>, stop: &StopHandle)
-    where
-        P: Port<Cmd = BlockReq, Done = BlockDone> + Send,
-    {
-        let mut is_deaf = false;
-        while !stop.is_stopped() {
-            let bell = PollFd::from_borrowed_fd(stop.bell(), PollFlags::IN);
-            let clients = PollFd::from_borrowed_fd(self.listener.fd(), PollFlags::IN);
-            let mut fds = [bell, clients];
-            let fds = &mut fds[..if is_deaf { 1 } else { 2 }];
-            crate::drive::sleep(fds, is_deaf.then_some(DEAF));
-            is_deaf = false;
-            match self.listener.accept() {
-                Guest::Client(sock) => crew.take(sock),
-                Guest::Nobody | Guest::Gone => {}
-                Guest::Unseated => {
-                    crew.budget.warn(
-                        0,
-                        "there are no more file descriptors for clients: raise the limit \
-                         (ulimit -n)",
-                    );
-                    // Its descriptor is free when its thread has noticed.
-                    crew.budget.make_room();
-                    crew.refuse();
-                    is_deaf = !self.listener.turn_away();
-                }
-            }
-        }
     }
 }
 

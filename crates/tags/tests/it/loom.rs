@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
-use tags::{Armed, Gate, Handover, Mistake, SharedTags, TagUser, inbox, plant};
+use tags::{Armed, Gate, Handover, Mistake, SharedTags, Stamped, TagUser, Word, inbox, plant};
 
 /// Every interleaving with at most this many preemptions.
 fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
@@ -507,4 +507,90 @@ fn goes_through() {
 fn nobody_is_behind_a_gate_that_is_shut_and_empty() {
     goes_through();
     finds(Mistake::OldWord, goes_through);
+}
+
+/// Two queues in opposite directions, of two places: one side asks three times, with at
+/// most two out, the other answers each; and the data that a request speaks of.
+fn asks_and_answers() {
+    model(3, || {
+        let queue = |words| (0..words).map(|_| Word::new(0)).collect::<Vec<_>>();
+        let asked = Arc::new(queue(Stamped::<2>::words(2)));
+        let answered = Arc::new(queue(Stamped::<1>::words(2)));
+        let data = Slots::new(1);
+        let (from, to, seen) = (asked.clone(), answered.clone(), data.clone());
+        let server = thread::spawn(move || {
+            let (mut take, mut put) = (Stamped::<2>::new(2), Stamped::<1>::new(2));
+            let mut got = Vec::new();
+            for _ in 0..3 {
+                while let Some([number, last]) = take.take(&from).unwrap() {
+                    assert_eq!(last as u32, number as u32 + 10, "an entry is whole");
+                    if number == 1 {
+                        seen.touch(0);
+                    }
+                    got.push(number);
+                    put.put(&to, [number]);
+                }
+                thread::yield_now();
+            }
+            (got, take, put)
+        });
+        let (mut put, mut take) = (Stamped::<2>::new(2), Stamped::<1>::new(2));
+        let (mut next, mut answers) = (1u64, Vec::new());
+        data.touch(0);
+        for _ in 0..3 {
+            while next <= 3 && next - (answers.len() as u64) <= 2 {
+                put.put(&asked, [next, next + 10]);
+                next += 1;
+            }
+            while let Some([last]) = take.take(&answered).unwrap() {
+                let number = u64::from(last as u32);
+                if number == 1 {
+                    data.touch(0);
+                }
+                answers.push(number);
+            }
+            thread::yield_now();
+        }
+        let (got, mut from_asked, mut to_answered) = server.join().unwrap();
+        // What is left, with nobody else running.
+        let mut all = got;
+        while let Some([number, _]) = from_asked.take(&asked).unwrap() {
+            all.push(number);
+            to_answered.put(&answered, [number]);
+        }
+        assert_eq!(all, (1..next).collect::<Vec<_>>(), "each once and in order");
+        answers.extend(std::iter::from_fn(|| {
+            take.take(&answered).unwrap().map(|[last]| u64::from(last as u32))
+        }));
+        assert_eq!(answers, all, "each answer once and in order");
+    });
+}
+
+#[test]
+fn what_asks_and_answers_share_is_whole_and_in_order() {
+    asks_and_answers();
+    finds(Mistake::StampFirst, asks_and_answers);
+}
+
+/// Who waits for an entry sees it, or is rung.
+fn sleeps_for_an_entry() {
+    model(3, || {
+        let words: Arc<Vec<Word>> = Arc::new((0..2).map(|_| Word::new(0)).collect());
+        let armed = Arc::new(Armed::new());
+        let (queue, bell) = (words.clone(), armed.clone());
+        let sleeper = thread::spawn(move || {
+            let take = Stamped::<1>::new(2);
+            bell.arm();
+            !take.has_next(&queue)
+        });
+        Stamped::<1>::new(2).put(&words, [7]);
+        let rang = armed.take();
+        assert!(!sleeper.join().unwrap() || rang, "it sleeps, and there is an entry");
+    });
+}
+
+#[test]
+fn who_waits_for_an_entry_sees_it_or_is_rung() {
+    sleeps_for_an_entry();
+    finds(Mistake::NoFence, sleeps_for_an_entry);
 }

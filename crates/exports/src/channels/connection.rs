@@ -1,0 +1,268 @@
+//! One channel, on a thread of its own.
+//!
+//! Data path: all requests that are there go to the drive in one turn, and what
+//! completes goes back at once. With the client awake that takes no system call. With
+//! nothing to do the thread looks for requests for a while and then sleeps; it sleeps
+//! as well while the drive's next event is far.
+//!
+//! Guarantees: what lies in the shared memory is read once and checked. A client that
+//! breaks the protocol, or dies, ends its own channel; what it has inside the drive is
+//! waited for first.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use channels::handshake::{is_there, wake};
+use channels::wire::{COMPLETION_WORDS, Completion, End, REQUEST_WORDS, Request};
+use channels::{Layout, Region};
+use port::{BlockDone, BlockReq, Port, Ring, Status};
+use rustix::event::{PollFd, PollFlags};
+use rustix::thread::sched_yield;
+use tags::Stamped;
+
+use super::slots::Slots;
+use crate::drive::{DriveLost, Seat, Wait, clear, sleep};
+
+/// Looks at the queue between two at the clock.
+const LOOKS: u32 = 64;
+/// Turns that found nothing before somebody else may have the processor.
+const TURNS: u32 = 16;
+
+/// How a channel ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The client has gone.
+    Left,
+    /// The server ends it.
+    Ended(End),
+}
+
+/// What a channel is made of.
+pub struct Parts<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
+    /// The client's socket.
+    pub socket: OwnedFd,
+    /// The memory, and what lies where.
+    pub region: Region,
+    /// See [`Parts::region`].
+    pub layout: Layout,
+    /// Memory for requests that are inside.
+    pub slots: Slots,
+    /// A place at the drive.
+    pub seat: Seat<'a, P>,
+    /// Readable when the server stops.
+    pub stop: BorrowedFd<'a>,
+    /// How long it looks for requests before it sleeps.
+    pub linger: Duration,
+}
+
+/// A channel that is served.
+pub struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
+    parts: Parts<'a, P>,
+    requests: Stamped<REQUEST_WORDS>,
+    completions: Stamped<COMPLETION_WORDS>,
+    /// Commands that the drive has not taken.
+    cmds: Ring<BlockReq>,
+    done: Vec<BlockDone>,
+    /// Set when no more is taken.
+    leaving: Option<Ending>,
+    /// Turns in a row in which nothing ended.
+    vain: u32,
+}
+
+impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
+    /// Of these parts, with all memory that it needs.
+    pub fn new(parts: Parts<'a, P>) -> Connection<'a, P> {
+        let depth = parts.layout.depth;
+        Connection {
+            requests: Stamped::new(depth),
+            completions: Stamped::new(depth),
+            cmds: Ring::new(depth as usize),
+            done: Vec::with_capacity(depth as usize),
+            leaving: None,
+            vain: 0,
+            parts,
+        }
+    }
+
+    /// Serves it until it ends, and writes down why.
+    pub fn run(mut self) -> Ending {
+        let ending = self.serve().unwrap_or(Ending::Ended(End::DriveLost));
+        if let Ending::Ended(end) = ending {
+            let place = self.parts.region.number(Layout::ENDED);
+            place.store(end.code(), Ordering::Release);
+        }
+        ending
+    }
+
+    fn serve(&mut self) -> Result<Ending, DriveLost> {
+        loop {
+            self.take_requests();
+            if self.parts.slots.count() > 0 {
+                self.turn()?;
+            } else if let Some(ending) = self.leaving {
+                return Ok(ending);
+            } else {
+                self.idle();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn asked(&self) -> &[tags::Word] {
+        let words = Stamped::<REQUEST_WORDS>::words(self.parts.layout.depth);
+        self.parts.region.words(Layout::REQUESTS, words)
+    }
+
+    /// Whether there is a request that there is room for.
+    #[inline(always)]
+    fn is_asked(&self) -> bool {
+        self.parts.slots.has_room() && self.requests.has_next(self.asked())
+    }
+
+    /// Takes requests in: as many as there is room for, and no more than there are places,
+    /// so that it comes to an end whatever the client does.
+    #[inline]
+    fn take_requests(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        let (mut left, mut wrong) = (self.parts.layout.depth, false);
+        while left > 0 && self.parts.slots.has_room() {
+            let words = Stamped::<REQUEST_WORDS>::words(self.parts.layout.depth);
+            let queue = self.parts.region.words(Layout::REQUESTS, words);
+            let words = match self.requests.take(queue) {
+                Ok(Some(words)) => words,
+                Ok(None) => break,
+                Err(_) => {
+                    self.leaving = Some(Ending::Ended(End::Garbage));
+                    break;
+                }
+            };
+            left -= 1;
+            if let Err((id, status)) = self.admit(words) {
+                self.tell(Completion { id, status });
+                wrong = true;
+            }
+        }
+        if wrong {
+            self.wake_client();
+        }
+    }
+
+    #[inline(always)]
+    fn admit(&mut self, words: [u64; REQUEST_WORDS]) -> Result<(), (u64, Status)> {
+        let request = Request::parse(words)?;
+        let Parts { layout, region, slots, seat, .. } = &mut self.parts;
+        let fits = |at, len| layout.has(at, len);
+        let data = |at, to: &mut [u8]| region.read(layout.buffers + at as usize, to);
+        let req = slots.admit(request, fits, data).map_err(|status| (request.id, status))?;
+        let seat = (seat.number() as u64) << 32;
+        self.cmds.put(|| BlockReq { id: seat | req.id, ..req });
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn tell(&mut self, completion: Completion) {
+        let Parts { region, layout, .. } = &self.parts;
+        let words = Stamped::<COMPLETION_WORDS>::words(layout.depth);
+        self.completions.put(region.words(layout.completions, words), completion.to_words());
+    }
+
+    #[inline(always)]
+    fn wake_client(&self) {
+        if self.parts.region.armed(Layout::CLIENT_SLEEPS).take() {
+            wake(&self.parts.socket);
+        }
+    }
+
+    /// A turn at the drive.
+    #[inline]
+    fn turn(&mut self) -> Result<(), DriveLost> {
+        let mut done = std::mem::take(&mut self.done);
+        self.parts.seat.set_heavy(self.parts.slots.is_heavy());
+        let turn = self.parts.seat.turn(&mut self.cmds, &mut done)?;
+        if turn.stopping {
+            self.leaving.get_or_insert(Ending::Ended(End::Stopped));
+        }
+        let found = !done.is_empty();
+        for done in done.drain(..) {
+            let Parts { region, layout, slots, .. } = &mut self.parts;
+            let words = Stamped::<COMPLETION_WORDS>::words(layout.depth);
+            let queue = region.words(layout.completions, words);
+            let completions = &mut self.completions;
+            slots.complete(done, |ended| {
+                if let Some((at, data)) = ended.data {
+                    region.write(layout.buffers + at as usize, data);
+                }
+                let completion = Completion { id: ended.id, status: ended.status };
+                completions.put(queue, completion.to_words());
+            });
+        }
+        self.done = done;
+        if found {
+            self.vain = 0;
+            self.wake_client();
+            return Ok(());
+        }
+        self.wait()
+    }
+
+    /// Waits for the drive, and for requests that there is room for.
+    fn wait(&mut self) -> Result<(), DriveLost> {
+        match self.parts.seat.wait()? {
+            Wait::Spin => {
+                self.vain += 1;
+                if self.vain.is_multiple_of(TURNS) {
+                    sched_yield();
+                }
+                std::hint::spin_loop();
+            }
+            Wait::Sleep(time) => self.sleep(time),
+        }
+        Ok(())
+    }
+
+    /// With nothing inside: looks for requests for a while, and then sleeps.
+    fn idle(&mut self) {
+        let start = Instant::now();
+        while start.elapsed() < self.parts.linger {
+            for _ in 0..LOOKS {
+                if self.is_asked() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.sleep(None);
+    }
+
+    /// Sleeps until the client asks or goes, the bell rings, the server stops, or `time`
+    /// has passed.
+    #[cold]
+    fn sleep(&mut self, time: Option<Duration>) {
+        let armed = self.parts.region.armed(Layout::SERVER_SLEEPS);
+        armed.arm();
+        if self.leaving.is_none() && self.is_asked() {
+            armed.disarm();
+            return;
+        }
+        let Parts { socket, seat, stop, .. } = &self.parts;
+        let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds = [of(seat.bell()), of(*stop), PollFd::new(socket, PollFlags::IN)];
+        // Who leaves waits for the drive alone.
+        let count = if self.leaving.is_some() { 1 } else { fds.len() };
+        sleep(&mut fds[..count], time);
+        let [rang, stops, speaks] = fds.map(|fd| !fd.revents().is_empty());
+        armed.disarm();
+        if rang {
+            clear(seat.bell());
+        }
+        if stops {
+            self.leaving.get_or_insert(Ending::Ended(End::Stopped));
+        }
+        if speaks && !is_there(socket) {
+            self.leaving.get_or_insert(Ending::Left);
+        }
+    }
+}
