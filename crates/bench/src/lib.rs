@@ -21,7 +21,7 @@ use workload::{Arrivals as Starts, Order, Pattern, Rate};
 use crate::bursts::BurstReport;
 use crate::jobs::JobReport;
 use crate::ours::{Prepared, ours};
-use crate::served::served;
+use crate::served::{channelled, served};
 use crate::slowest::SlowestReport;
 use drive::error::Error;
 use drive::memory;
@@ -119,6 +119,7 @@ fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
         }
         DriveSpec::File(spec) => in_a_file(args, spec, watch),
         DriveSpec::Nbd(address) => served(args, address, watch),
+        DriveSpec::Channel(spec) => channelled(args, spec, watch),
         DriveSpec::Null(spec) => below::null(args, spec, watch),
         DriveSpec::Storage(spec) => below::storage(args, spec, watch),
     }

@@ -162,9 +162,10 @@ impl ReplayArgs {
             let text = "--qd is for --pace closed: add it, or leave --qd out";
             return Err(Error::Usage(text.into()));
         }
-        if matches!(self.drive, DriveSpec::Nbd(_)) && !is_closed {
-            let text = "nbd: drives are driven in a closed loop: take --pace closed";
-            return Err(Error::Usage(text.into()));
+        if let Some(scheme) = self.drive.served_by().filter(|_| !is_closed) {
+            return Err(Error::Usage(format!(
+                "{scheme} drives are driven in a closed loop: take --pace closed"
+            )));
         }
         let command = BenchArgs::augment_args(Command::new("replay"));
         let read = command.try_get_matches_from(["replay", "mem:null", "--rw=randrw"]);

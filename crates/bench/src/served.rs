@@ -1,12 +1,10 @@
-//! A bench of a drive that somebody serves, over NBD.
+//! A bench of a drive that somebody serves, over NBD or by a channel.
 //!
 //! Guarantees: what the server does not take is not asked of it. May fail: the
 //! workload asks for that, the server cannot be reached, or it is lost; what was
 //! measured until then is told.
 
-use exports::nbd::protocol::{READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
 use measure::units;
-use replay::Lacks;
 use serde_json::json;
 use workload::Pattern;
 
@@ -15,29 +13,67 @@ use crate::outcome::Outcome;
 use crate::replay::Takes;
 use crate::{Bench, load, pattern};
 use drive::error::Error;
-use drive::spec::NbdAddress;
-use load::served::Served;
+use drive::spec::{ChannelSpec, NbdAddress};
+use load::channel::Channelled;
+use load::runner;
+use load::served::{Offer, Remote, Served};
 use load::watch::Watch;
 
-/// Measures it.
+/// Measures one behind NBD.
 pub(crate) fn served(
     args: &BenchArgs,
     address: &NbdAddress,
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
+    check(args)?;
+    let driver = Served::connect(address, watch)?;
+    measured(args, driver, watch)
+}
+
+/// Measures one behind a channel, which has room for the requests that are asked.
+pub(crate) fn channelled(
+    args: &BenchArgs,
+    spec: &ChannelSpec,
+    watch: &mut Watch,
+) -> Result<Outcome, Error> {
+    check(args)?;
+    let is_plain = args.replay.is_none()
+        && args.jobs.is_empty()
+        && !args.verify
+        && args.precondition() == Precondition::None;
+    let out = args.qd.saturating_mul(args.threads);
+    let room = match is_plain {
+        true => (out, args.most_bytes()),
+        false => (out.max(runner::DEPTH), 0),
+    };
+    let driver = Channelled::open(spec, room, watch)?;
+    measured(args, driver, watch)
+}
+
+fn check(args: &BenchArgs) -> Result<(), Error> {
     if args.rate.is_some() {
-        let text = "--rate is not for nbd: drives, which are driven in a closed loop: take --qd";
-        return Err(Error::Usage(text.into()));
+        let scheme = args.drive.served_by().unwrap_or_default();
+        return Err(Error::Usage(format!(
+            "--rate is not for {scheme} drives, which are driven in a closed loop: take --qd"
+        )));
     }
-    let mut driver = Served::connect(address, watch)?;
+    Ok(())
+}
+
+fn measured<R: Remote>(
+    args: &BenchArgs,
+    mut driver: R,
+    watch: &mut Watch,
+) -> Result<Outcome, Error> {
+    let offer = driver.offer();
     let shape = driver.shape();
     let pattern = pattern(args, &shape)?;
-    if let Some(why) = refusal(args, &driver, &pattern) {
+    if let Some(why) = refusal(args, &offer, &pattern) {
         return Err(Error::Usage(why));
     }
     let mut load = load(args, &shape, &pattern)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    bench.takes = takes(&driver, bench.takes);
+    bench.takes = takes(&offer, bench.takes);
     let steady = bench.prepare(&mut driver, &mut load, None)?;
     let measured = bench.measure(&mut driver, &mut load)?;
     let measured = bench.read_back(&mut driver, measured)?;
@@ -65,40 +101,32 @@ pub(crate) fn served(
 }
 
 /// What the server takes of what a drive of its shape does.
-fn takes(driver: &Served, of_shape: Takes) -> Takes {
-    let lacks = |flag: u16| driver.flags() & flag == 0;
+fn takes(offer: &Offer, of_shape: Takes) -> Takes {
     Takes {
-        unit: of_shape.unit.max(driver.unit()),
-        most: of_shape.most.min(driver.most()),
-        // Lengths have 32 bits.
-        most_trim: u32::MAX.into(),
-        lacks: Lacks {
-            trims: lacks(SEND_TRIM),
-            zeroes: lacks(SEND_WRITE_ZEROES),
-            flushes: lacks(SEND_FLUSH),
-            fua: lacks(SEND_FUA),
-        },
+        unit: of_shape.unit.max(offer.unit),
+        most: of_shape.most.min(offer.most),
+        most_trim: offer.most_trim,
+        lacks: offer.lacks,
     }
 }
 
 /// Why the server does not take this workload, if it does not, and what to do.
-fn refusal(args: &BenchArgs, driver: &Served, pattern: &Pattern) -> Option<String> {
-    let lacks = |flag: u16| driver.flags() & flag == 0;
-    let (unit, most) = (driver.unit(), driver.most());
+fn refusal(args: &BenchArgs, offer: &Offer, pattern: &Pattern) -> Option<String> {
+    let Offer { unit, most, most_trim, is_read_only, lacks } = *offer;
     let moves = pattern.trim_percent < 100;
     let prepares = args.precondition() != Precondition::None;
     let text = match () {
-        () if args.writes() && !lacks(READ_ONLY) => {
+        () if args.writes() && is_read_only => {
             "this server can only be read: take --rw read or randread and no --precondition, or \
              have it serve a drive that can be written"
         }
-        () if pattern.trim_percent > 0 && lacks(SEND_TRIM) => {
+        () if pattern.trim_percent > 0 && lacks.trims => {
             "this server takes no trims: take another --rw"
         }
-        () if pattern.fua_every > 0 && lacks(SEND_FUA) => {
+        () if pattern.fua_every > 0 && lacks.fua => {
             "this server takes no FUA: leave --fua-every out"
         }
-        () if pattern.flush_every > 0 && lacks(SEND_FLUSH) => {
+        () if pattern.flush_every > 0 && lacks.flushes => {
             "this server takes no flushes: leave --flush-every out"
         }
         () if !pattern.bs.is_multiple_of(unit) => {
@@ -107,6 +135,10 @@ fn refusal(args: &BenchArgs, driver: &Served, pattern: &Pattern) -> Option<Strin
         () if moves && pattern.most() > most => {
             let most = units::capacity(most);
             return Some(format!("this server takes at most {most} in a request: lower --bs"));
+        }
+        () if pattern.trim_percent > 0 && pattern.most() > most_trim => {
+            let most = units::capacity(most_trim);
+            return Some(format!("this server trims at most {most} at once: lower --bs"));
         }
         () if prepares && Pattern::precondition(pattern.length).bs > most => {
             "this server takes no requests as long as --precondition makes: take --precondition \

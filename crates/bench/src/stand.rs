@@ -7,7 +7,6 @@
 
 use blkmq::{Config, Topology};
 use device::realtime::Clock;
-use exports::nbd::protocol::{READ_ONLY, SEND_TRIM};
 use port::{SECTOR_BYTES, Shape};
 use serde_json::{Value, json};
 use storage::Storage;
@@ -20,13 +19,14 @@ use blkmq::driver::any::Any;
 use drive::error::Error;
 use drive::restore::Restored;
 use drive::say::say;
-use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress, StorageSpec};
+use drive::spec::{DriveConfig, DriveSpec, FileSpec, StorageSpec};
 use drive::stack::{needs_blocks, needs_stories};
 use drive::whole::Boxed;
+use load::channel::Channelled;
 use load::clocked::{Clocked, Ways};
 use load::driver::{ClockKind, Driver, Real, Virtual};
 use load::runner;
-use load::served::Served;
+use load::served::{Remote, Served};
 use load::watch::Watch;
 
 /// Which drive, and what may be done to it.
@@ -142,7 +142,15 @@ pub fn on_a_stand<T>(
             ours(args, in_memory(config, (args.seed, on_a_clock, true), watch)?, watch, test)
         }
         DriveSpec::File(spec) => ours(args, of_file(args, spec)?, watch, test),
-        DriveSpec::Nbd(address) => served(args, address, watch, test),
+        DriveSpec::Nbd(address) => {
+            check_served(args)?;
+            served(args, Served::connect(address, watch)?, watch, test)
+        }
+        DriveSpec::Channel(spec) => {
+            check_served(args)?;
+            let depth = u32::try_from(args.depth).unwrap_or(u32::MAX).max(runner::DEPTH);
+            served(args, Channelled::open(spec, (depth, 0), watch)?, watch, test)
+        }
         DriveSpec::Storage(spec) => on_storage(args, spec, watch, test),
         DriveSpec::Null(_) => Err(Error::Usage(
             "a null: drive keeps nothing and never fills: take mem:, a drive file, a device or \
@@ -229,12 +237,7 @@ fn about_another(args: &StandArgs, shape: &Shape) -> About {
     }
 }
 
-fn served<T>(
-    args: &StandArgs,
-    address: &NbdAddress,
-    watch: &mut Watch,
-    test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
-) -> Result<T, Error> {
+fn check_served(args: &StandArgs) -> Result<(), Error> {
     if args.writes && !args.destroy {
         return Err(Error::Usage(format!(
             "this writes over what is on {}, and nobody here knows what that is: add --destroy if \
@@ -242,8 +245,17 @@ fn served<T>(
             args.drive
         )));
     }
-    let mut driver = Served::connect(address, watch)?;
-    if args.writes && driver.flags() & READ_ONLY != 0 {
+    Ok(())
+}
+
+fn served<T>(
+    args: &StandArgs,
+    mut driver: impl Remote,
+    watch: &mut Watch,
+    test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let offer = driver.offer();
+    if args.writes && offer.is_read_only {
         return Err(Error::Usage(
             "this server can only be read, and this writes: have it serve a drive that can be \
              written"
@@ -252,9 +264,9 @@ fn served<T>(
     }
     let shape = driver.shape();
     let about = About {
-        takes_trims: driver.flags() & SEND_TRIM != 0,
+        takes_trims: !offer.lacks.trims,
         takes_arrivals: false,
-        sizes: (driver.unit().max(SECTOR_BYTES), driver.most().min(shape.max_bytes)),
+        sizes: (offer.unit.max(SECTOR_BYTES), offer.most.min(shape.max_bytes)),
         ..about_another(args, &shape)
     };
     let result = test(&mut Stand { under: Under::Other(&mut driver), shape, about }, watch)?;

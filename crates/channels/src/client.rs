@@ -2,8 +2,8 @@
 //!
 //! Guarantees: with both sides awake a request and its completion take no system call;
 //! nothing is allocated once it is open; no more requests are out than the channel has
-//! places for. Who polls without end finds a dead server after [`QUIET`] empty polls at
-//! the latest. The server is trusted as a drive is: what it writes into buffers is what
+//! places for. Who looks without end finds a dead server after [`QUIET`] looks in vain
+//! at the latest. The server is trusted as a drive is: what it writes into buffers is what
 //! was read. May fail: the server cannot be reached, refuses, goes away, or breaks the
 //! protocol. After an error the client is of no more use.
 
@@ -20,6 +20,7 @@ use tags::{Armed, Stamped};
 use thiserror::Error;
 
 use crate::handshake::{Answer, Patience, ask, is_there, wake};
+use crate::linger::linger;
 use crate::memory::Region;
 use crate::wire::{
     COMPLETION_WORDS, Completion, End, Hello, Layout, REQUEST_WORDS, Request, VERSION, Welcome,
@@ -29,8 +30,6 @@ use crate::wire::{
 const OPENING: Duration = Duration::from_secs(10);
 /// After how many polls in a row that found nothing the socket is looked at.
 const QUIET: u32 = 1 << 16;
-/// Looks at the queue between two at the clock.
-const LOOKS: u32 = 64;
 
 /// What is asked of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +46,10 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 32 requests of up to 128 KiB, and 50 us awake.
+    /// 32 requests of up to 128 KiB, and 200 us awake: less than a wake-up takes on a busy
+    /// machine would have both sides sleep in turn.
     fn default() -> Options {
-        Options { depth: 32, most: 128 << 10, memory: 0, linger: Duration::from_micros(50) }
+        Options { depth: 32, most: 128 << 10, memory: 0, linger: Duration::from_micros(200) }
     }
 }
 
@@ -119,7 +119,7 @@ impl Client {
         };
         let layout = Layout::new(welcome.depth, welcome.memory)
             .ok_or(ClientError::Protocol("there can be no channel as it told"))?;
-        let region = Region::map(&memory, layout.len())?;
+        let region = Region::map(&memory, layout.bytes())?;
         let requests = Stamped::new(layout.depth);
         let completions = Stamped::new(layout.depth);
         let (outside, quiet) = (0, 0);
@@ -176,43 +176,26 @@ impl Client {
         self.region.words(self.layout.completions, words)
     }
 
-    /// Gives all completions that are there to `each`. Gives how many there were.
+    /// The next completion that is there.
     #[inline(always)]
-    pub fn poll(&mut self, each: impl FnMut(Completion)) -> Result<u32, ClientError> {
-        self.poll_some(u32::MAX, each)
-    }
-
-    /// The same, at most so many.
-    #[inline(always)]
-    pub fn poll_some(
-        &mut self,
-        most: u32,
-        mut each: impl FnMut(Completion),
-    ) -> Result<u32, ClientError> {
+    pub fn take(&mut self) -> Result<Option<Completion>, ClientError> {
         let words = Stamped::<COMPLETION_WORDS>::words(self.layout.depth);
         let queue = self.region.words(self.layout.completions, words);
-        let (most, mut found) = (most.min(self.outside), 0);
-        while found < most {
-            let next = self.completions.take(queue);
-            let Some(words) =
-                next.map_err(|_| ClientError::Protocol("a completion's stamp is out of turn"))?
-            else {
-                break;
-            };
-            found += 1;
-            each(Completion::parse(words));
-        }
-        self.outside -= found;
-        if found > 0 || self.outside == 0 {
-            self.quiet = 0;
-        } else {
-            self.quiet += 1;
-            if self.quiet == QUIET {
-                self.quiet = 0;
-                self.look_after_server()?;
+        match self.completions.take(queue) {
+            Ok(Some(words)) if self.outside > 0 => {
+                (self.outside, self.quiet) = (self.outside - 1, 0);
+                Ok(Some(Completion::parse(words)))
             }
+            Ok(None) => {
+                self.quiet = self.quiet.saturating_add(1);
+                if self.quiet >= QUIET && self.outside > 0 {
+                    self.quiet = 0;
+                    self.look_after_server()?;
+                }
+                Ok(None)
+            }
+            _ => Err(ClientError::Protocol("a completion is out of turn")),
         }
-        Ok(found)
     }
 
     /// Whether there is a completion.
@@ -227,20 +210,12 @@ impl Client {
         if self.outside == 0 {
             return Ok(false);
         }
-        if self.has_completions() {
+        let awake = timeout.map_or(self.linger, |time| time.min(self.linger));
+        if self.has_completions() || linger(awake, || self.has_completions()) {
             return Ok(true);
         }
-        let start = Instant::now();
-        let awake = timeout.map_or(self.linger, |time| time.min(self.linger));
-        while start.elapsed() < awake {
-            for _ in 0..LOOKS {
-                if self.has_completions() {
-                    return Ok(true);
-                }
-                std::hint::spin_loop();
-            }
-        }
-        let until = timeout.and_then(|time| start.checked_add(time));
+        let left = timeout.map(|time| time.saturating_sub(awake));
+        let until = left.and_then(|left| Instant::now().checked_add(left));
         loop {
             self.arm();
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -306,7 +281,7 @@ impl Client {
     /// client lives, aligned to 4096.
     pub fn buffers(&self) -> NonNull<u8> {
         let at = self.layout.buffers;
-        assert!(at < self.layout.len() || self.layout.memory == 0, "they are inside");
+        assert!(at < self.layout.bytes() || self.layout.memory == 0, "they are inside");
         // One past the end at most.
         NonNull::new(self.region.start().as_ptr().wrapping_add(at)).expect("it is mapped")
     }

@@ -13,6 +13,7 @@
 
 pub mod client;
 pub mod handshake;
+pub mod linger;
 pub mod memory;
 pub mod wire;
 

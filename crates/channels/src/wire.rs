@@ -311,8 +311,8 @@ impl Layout {
         Some(Layout { depth, completions, buffers, memory: memory as usize })
     }
 
-    /// All of it.
-    pub fn len(&self) -> usize {
+    /// Bytes of all of it.
+    pub fn bytes(&self) -> usize {
         (self.buffers + self.memory).next_multiple_of(PAGE)
     }
 
@@ -334,7 +334,7 @@ mod tests {
             let layout = Layout::new(depth, 5000).unwrap();
             assert!(Layout::REQUESTS + depth as usize * 32 <= layout.completions);
             assert!(layout.completions + depth as usize * 16 <= layout.buffers);
-            assert!(layout.buffers + 5000 <= layout.len());
+            assert!(layout.buffers + 5000 <= layout.bytes());
             assert!(layout.has(0, 5000) && layout.has(5000, 0) && !layout.has(1, 5000));
             assert!(!layout.has(u32::MAX, 1) && !layout.has(1, usize::MAX));
         }

@@ -1,5 +1,5 @@
 //! Drives by name: `mem:PROFILE[,key=value ...]`, `ssd:FILE[,copy=yes]`,
-//! `null:[key=value ...]`, a block device or file, and `nbd:ADDRESS`.
+//! `null:[key=value ...]`, a block device or file, `nbd:ADDRESS` and `channel:PATH`.
 //!
 //! A name is read in two steps. [`DriveSpec`] is the name, parsed and checked
 //! key by key, with no file opened; printing it gives a name that reads back
@@ -15,6 +15,7 @@ use measure::units;
 
 mod address;
 mod capacity;
+mod channel;
 mod config;
 mod error;
 pub mod file;
@@ -26,6 +27,7 @@ mod value;
 
 pub use ::storage::Engine;
 pub use address::NbdAddress;
+pub use channel::ChannelSpec;
 pub use config::DriveConfig;
 pub use error::DriveError;
 pub use file::FileSpec;
@@ -43,6 +45,8 @@ pub enum DriveSpec {
     Memory(MemorySpec),
     /// `nbd:`: a drive that somebody serves.
     Nbd(NbdAddress),
+    /// `channel:`: the same, by application channels.
+    Channel(ChannelSpec),
     /// `null:`: the bare null driver.
     Null(NullSpec),
     /// `file:`, or a path: a block device or file, or a drive file
@@ -63,6 +67,7 @@ impl FromStr for DriveSpec {
             Some(("nbd", rest)) if rest.starts_with("//") => NbdAddress::of_uri(text),
             Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse()?)),
             Some(("nbd+unix", _)) => NbdAddress::of_uri(text),
+            Some(("channel", rest)) => Ok(DriveSpec::Channel(ChannelSpec::parse(rest)?)),
             Some(("null", rest)) => Ok(DriveSpec::Null(NullSpec::parse(rest)?)),
             Some(("ssd", rest)) => Ok(DriveSpec::File(FileSpec::parse(rest)?)),
             Some(("file", rest)) => Ok(DriveSpec::Storage(StorageSpec::parse(rest)?)),
@@ -81,11 +86,23 @@ impl FromStr for DriveSpec {
     }
 }
 
+impl DriveSpec {
+    /// How the name begins of a drive that somebody else serves.
+    pub fn served_by(&self) -> Option<&'static str> {
+        match self {
+            DriveSpec::Nbd(_) => Some("nbd:"),
+            DriveSpec::Channel(_) => Some("channel:"),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for DriveSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DriveSpec::Memory(spec) => spec.fmt(f),
             DriveSpec::Nbd(address) => write!(f, "nbd:{address}"),
+            DriveSpec::Channel(spec) => spec.fmt(f),
             DriveSpec::Null(spec) => spec.fmt(f),
             DriveSpec::Storage(spec) => spec.fmt(f),
             DriveSpec::File(spec) => spec.fmt(f),

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::value::Amount;
 
 /// What begins the name of a drive that is no path.
-const SCHEMES: [&str; 6] = ["mem:", "ssd:", "nbd:", "null:", "file:", "nbd+unix:"];
+const SCHEMES: [&str; 7] = ["mem:", "ssd:", "nbd:", "channel:", "null:", "file:", "nbd+unix:"];
 
 /// The drive of all jobs.
 pub fn drive(given: Option<&DriveSpec>, jobs: &[Job]) -> Result<DriveSpec, Error> {

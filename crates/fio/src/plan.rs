@@ -223,7 +223,7 @@ impl Job {
             return Err(self.wrong("the drive takes no trims"));
         }
         if self.pace.rate.is_some() && !about.takes_arrivals {
-            return Err(self.wrong("nbd: drives are driven in a closed loop: leave the rate out"));
+            return Err(self.wrong("served drives are driven in a closed loop: leave the rate out"));
         }
         if self.is_checked
             && self.access.does == Does::Trims

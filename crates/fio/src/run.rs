@@ -104,7 +104,7 @@ fn asked(jobs: &[Job], rounds: &[Vec<Task>], stand: &Stand) -> Result<Vec<Vec<As
             return Err(Error::Usage(text.into()));
         }
         if round.len() > 1 && !stand.about.takes_arrivals {
-            let text = "nbd: drives take one job at a time: add stonewall to each";
+            let text = "served drives take one job at a time: add stonewall to each";
             return Err(Error::Usage(text.into()));
         }
         let asked = round.iter().map(of).collect::<Result<Vec<Asked>, Error>>()?;

@@ -1,6 +1,6 @@
 //! The options of `ssdkit serve`, parsed and checked.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use btree::StoreKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -14,6 +14,9 @@ use measure::units;
 /// The least memory for clients, in bytes: some of the longest requests.
 const CLIENT_MEMORY: u64 = 128 << 20;
 
+/// The longest that a channel's thread may look for requests, in ns.
+const LONGEST_LINGER: u64 = 1_000_000_000;
+
 /// `ssdkit serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
@@ -23,9 +26,16 @@ pub struct ServeArgs {
     /// Where to listen for NBD clients: a socket's path or HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<NbdAddress>,
+    /// Where to hand out application channels: a socket's path. May stand beside --nbd.
+    #[arg(long, value_name = "PATH")]
+    pub channel: Option<PathBuf>,
+    /// Channels: how long a channel's thread looks for requests before it sleeps, 0 to 1s
+    /// [default: 200us].
+    #[arg(long, value_name = "TIME", value_parser = units::duration_ns, requires = "channel")]
+    pub linger: Option<u64>,
     /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
     /// key-value store.
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "nbd")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["nbd", "channel"])]
     pub redis: Option<NbdAddress>,
     /// Where figures are to be had over HTTP while it runs, as Prometheus reads them and `ssdkit
     /// top` shows them: [HOST:]PORT, without a host of this machine alone.
@@ -76,9 +86,10 @@ impl ServeArgs {
         let refuse = |text: String| Err(Error::Usage(text));
         let address = self.nbd.as_ref().or(self.redis.as_ref());
         match address {
+            None if self.channel.is_some() => {}
             None => {
-                let text = "nowhere to listen: take --nbd ADDRESS to serve blocks, or \
-                            --redis ADDRESS to serve keys";
+                let text = "nowhere to listen: take --nbd ADDRESS or --channel PATH to serve \
+                            blocks, or --redis ADDRESS to serve keys";
                 return refuse(text.into());
             }
             Some(NbdAddress::Unix(path)) if path.bytes().all(|b| b.is_ascii_digit()) => {
@@ -88,6 +99,9 @@ impl ServeArgs {
                 ));
             }
             Some(_) => {}
+        }
+        if self.linger.is_some_and(|ns| ns > LONGEST_LINGER) {
+            return refuse("--linger is more than 1s: lower it".into());
         }
         if self.client_memory.is_some_and(|bytes| bytes < CLIENT_MEMORY) {
             return refuse("--client-memory is less than 128M: raise it".into());
@@ -107,9 +121,10 @@ impl ServeArgs {
         match &self.drive {
             DriveSpec::Memory(spec) => self.check_kept(spec.store),
             DriveSpec::File(_) => Ok(()),
-            DriveSpec::Nbd(_) => {
-                Err(Error::Usage("an nbd: drive is served already: take a mem: drive".into()))
-            }
+            DriveSpec::Nbd(_) | DriveSpec::Channel(_) => Err(Error::Usage(format!(
+                "{} drives are served already: take a mem: drive",
+                self.drive.served_by().unwrap_or_default()
+            ))),
             DriveSpec::Storage(spec) if !Path::new(&spec.path).exists() => Err(Error::Usage(
                 format!("{}: there is no such file; make it with `ssdkit create`", spec.path),
             )),
@@ -121,10 +136,12 @@ impl ServeArgs {
         }
     }
 
-    /// Whether a drive that keeps so much can be served.
+    /// Whether a drive that keeps so much can be served. By a channel alone any can: its
+    /// clients are told what it keeps.
     pub fn check_kept(&self, store: Store) -> Result<(), Error> {
         match store {
             Store::Memory => Ok(()),
+            _ if self.nbd.is_none() && self.redis.is_none() => Ok(()),
             store => Err(Error::Usage(format!(
                 "store={} keeps no data to serve: take store=memory",
                 store.name()

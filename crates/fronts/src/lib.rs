@@ -1,10 +1,11 @@
-//! `ssdkit serve`: drives served over NBD, and key-value stores on them served to
-//! Redis' clients, until somebody stops it.
+//! `ssdkit serve`: drives served over NBD and by application channels, and key-value
+//! stores on them served to Redis' clients, until somebody stops it.
 //!
 //! [`ServeArgs`] is what can be asked; [`run`] serves. The protocols themselves
 //! are in `exports`.
 
 mod args;
+mod blocks;
 mod desk;
 mod figures;
 mod redis;

@@ -1,5 +1,5 @@
-//! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD; what
-//! it serves to Redis clients is in [`crate::redis`].
+//! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD and by
+//! application channels; what it serves to Redis clients is in [`crate::redis`].
 //!
 //! Serves until Ctrl-C, SIGTERM or a hangup; then finishes what was received, flushes,
 //! shuts a drive in a file down, and removes the socket. May fail: the address
@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use device::realtime::Clock;
-use exports::nbd::{Export, NotServable, Report, Server, StopHandle};
-use exports::{Limits, SharedDrive};
+use exports::nbd::{Server, StopHandle};
+use exports::{Limits, SharedDrive, channels};
 use measure::{WriteAmplification, units};
 use metrics::Facts;
 use port::Time;
@@ -21,6 +21,7 @@ use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use crate::args::ServeArgs;
+use crate::blocks::{Fronts, Reports};
 use crate::desk::AtLock;
 use crate::figures::Figures;
 use drive::activity::Activity;
@@ -41,6 +42,9 @@ use load::threads::no_thread;
 /// How often a drive is looked after that nobody uses.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
 
+/// How long a channel's thread looks for requests unless something else is said.
+const LINGER: Duration = Duration::from_micros(200);
+
 /// The shortest sleep while it is at work by itself.
 const SHORTEST: Duration = Duration::from_millis(1);
 
@@ -48,13 +52,23 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let args = &ServeArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
-    let Some(nbd) = &args.nbd else { return crate::redis::run(args, out) };
+    if args.redis.is_some() {
+        return crate::redis::run(args, out);
+    }
     let faults = args.faults.read(args.seed)?;
     let limits = limits(args);
     let stop = watched()?;
     // Before the drive is touched.
-    let server = first_of(&resolve(nbd)?, Server::bind)?.with(limits);
-    let server = (server, stop, Figures::bind(args)?);
+    let nbd = args.nbd.as_ref().map(|nbd| first_of(&resolve(nbd)?, Server::bind)).transpose()?;
+    let channel = args.channel.as_deref().map(channels::Server::bind).transpose();
+    let channel = channel.map_err(|e| Error::Failed(e.to_string()))?;
+    let fronts = Fronts {
+        nbd: nbd.map(|server| server.with(limits)),
+        channel: channel.map(|server| server.with(limits)),
+        linger: args.linger.map_or(LINGER, Duration::from_nanos),
+        stop,
+    };
+    let server = (fronts, Figures::bind(args)?);
     match &args.drive {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
@@ -90,8 +104,8 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
     Limits { memory, warn: |text| say(text), ..Limits::default() }
 }
 
-/// A server, what stops it, and where its figures are to be had.
-type Listening = (Server, StopHandle, Option<Figures>);
+/// Who serves, and where figures are to be had.
+type Listening = (Fronts, Option<Figures>);
 
 /// Serves a drive.
 fn served(
@@ -123,12 +137,10 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn serve(self, mut drive: Boxed) -> Result<(), Error> {
-        let Serving { args, server: (server, stop, figures), config, ready, recovery, out } = self;
+        let Serving { args, server: (fronts, figures), config, ready, recovery, out } = self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
-        let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
-        let export = with_targets(export, &drive).map_err(|e| Error::Usage(e.to_string()))?;
-        let export = export.read_only(drive.fault().is_some());
+        let served = fronts.served(&drive)?;
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();
@@ -140,13 +152,16 @@ impl Serving<'_> {
             None => Lent::new(drive, ready),
         };
         let shared = SharedDrive::new(lent);
-        let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
+        let at = fronts.addresses(args).map_err(|e| Error::system("serve", &e))?;
         let url = figures.as_ref().map(|figures| figures.url.clone());
         let mut announce = || -> io::Result<()> {
             if args.json {
-                let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
+                let mut json = json!({ "serving": at[0], "drive": name, "size_bytes": bytes });
                 if let Some(recovery) = recovery {
                     json["recovery"] = recovery.to_json();
+                }
+                if let Some(channel) = at.get(1) {
+                    json["channel"] = channel.as_str().into();
                 }
                 if let Some(url) = &url {
                     json["metrics"] = url.as_str().into();
@@ -154,7 +169,7 @@ impl Serving<'_> {
                 writeln!(out, "{json}")?;
             } else {
                 let size = units::capacity(bytes);
-                writeln!(out, "serving {name} ({size}) at {at}")?;
+                writeln!(out, "serving {name} ({size}) at {}", at.join(" and "))?;
                 if let Some(url) = &url {
                     writeln!(out, "metrics at {url}")?;
                 }
@@ -163,22 +178,23 @@ impl Serving<'_> {
             out.flush()
         };
         let (running, ended) = channel();
+        let front = if fronts.nbd.is_some() { "nbd" } else { "channel" };
         let served = std::thread::scope(|scope| {
             let tender = std::thread::Builder::new().name("tender".into());
             tender.spawn_scoped(scope, || tend(&shared, ended)).map_err(|e| no_thread(&e))?;
-            let facts = Facts { drive: name.clone(), front: "nbd", bytes };
+            let facts = Facts { drive: name.clone(), front, bytes };
             let figures = figures.map(|it| it.serve(scope, AtLock(&shared), facts));
             // Until the server has ended.
             let _figures = figures.transpose()?;
             announce()?;
-            let report = server.run(&export, &shared, &stop);
+            let report = fronts.run(&served, &shared);
             drop(running);
             Ok::<_, Error>(report)
         });
         // A drive that was not served is put away as it was.
         let (report, unserved) = match served {
-            Ok(report) => (report.map_err(|e| failed(&e))?, None),
-            Err(e) => (Report::default(), Some(e)),
+            Ok(report) => (report?, None),
+            Err(e) => (Reports::default(), Some(e)),
         };
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
@@ -196,10 +212,10 @@ impl Serving<'_> {
         }
         if args.json {
             let mut json = json!({
-                "connections": report.connections,
-                "refused": report.refused,
-                "faults": report.faults,
-                "evicted": report.evicted,
+                "connections": report.nbd.connections + report.channel.channels,
+                "refused": report.refused(),
+                "faults": report.faults(),
+                "evicted": report.nbd.evicted,
                 "user_blocks": counters.user,
                 "gc_blocks": counters.gc,
                 "padding_blocks": counters.padding,
@@ -221,9 +237,9 @@ impl Serving<'_> {
             writeln!(
                 out,
                 "stopped after {} ({} refused, {} faulty); the drive is {}",
-                units::exactly(report.connections, "connection"),
-                report.refused,
-                report.faults,
+                units::exactly(report.nbd.connections + report.channel.channels, "connection"),
+                report.refused(),
+                report.faults(),
                 if outlives { "shut down" } else { "flushed" },
             )?;
             for (label, text) in state.lines(&before) {
@@ -235,14 +251,6 @@ impl Serving<'_> {
         }
         ended
     }
-}
-
-/// Exports each of several targets, too.
-fn with_targets(export: Export, drive: &Boxed) -> Result<Export, NotServable> {
-    let mut parts = (0..drive.targets()).filter_map(|n| Some((n, drive.part(n)?)));
-    parts.try_fold(export, |export, (n, part)| {
-        export.with_part(&format!("target{n}"), &format!("target {n} of an ssdkit drive"), part)
-    })
 }
 
 /// Looks after a drive that nobody uses, until the other end is dropped: its

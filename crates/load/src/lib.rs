@@ -5,13 +5,14 @@
 //! [`tally::Tally`]. Drives below the block layer ([`blocks`]) run in virtual time
 //! on one thread ([`cores`]) or on the clock with a thread for each core
 //! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a
-//! drive behind a server is a driver, too ([`served`]). [`tails`] has the requests
+//! drive behind a server is a driver, too ([`served`], [`channel`]). [`tails`] has the requests
 //! that took longest in each row of a series; [`bursts`] pauses between requests,
 //! [`verify`] knows what was written, [`own`] times what is not the drive's, [`watch`]
 //! who watches.
 
 pub mod blocks;
 pub mod bursts;
+pub mod channel;
 pub mod clocked;
 pub mod cores;
 pub mod cpu;

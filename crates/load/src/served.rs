@@ -8,8 +8,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use device::realtime::Clock;
+use exports::nbd::protocol::{READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
 use exports::nbd::{Client, ClientError, ListenAddr, Waiter};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Status, Time};
+
+use replay::Lacks;
 
 use crate::driver::Driver;
 use crate::watch::Watch;
@@ -21,6 +24,33 @@ const DEPTH: usize = 1 << 16;
 
 /// How long answers are waited for when a run is stopped.
 const GRACE: Duration = Duration::from_millis(700);
+
+/// What a server takes of what a drive of its shape does.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// Requests are of whole units of so many bytes.
+    pub unit: u64,
+    /// The longest read or write, in bytes.
+    pub most: u64,
+    /// The longest trim or write of zeros.
+    pub most_trim: u64,
+    /// Whether it takes no writes.
+    pub is_read_only: bool,
+    /// What it does not take.
+    pub lacks: Lacks,
+}
+
+/// A drive that somebody serves.
+pub trait Remote: Driver + Sized {
+    /// The drive's outside.
+    fn shape(&self) -> Shape;
+
+    /// What its server takes.
+    fn offer(&self) -> Offer;
+
+    /// Says goodbye.
+    fn close(self) -> Result<(), Error>;
+}
 
 /// Where an address leads to: all that a host's name stands for, at least one.
 /// Fails when the host has no address.
@@ -70,7 +100,7 @@ pub struct Served {
 
 /// Whether to wait longer: until somebody stops it, and then a moment for what
 /// is out.
-fn goes_on(mut watch: Watch) -> Box<dyn FnMut() -> bool + Send> {
+pub(crate) fn goes_on(mut watch: Watch) -> Box<dyn FnMut() -> bool + Send> {
     let mut stopped: Option<Instant> = None;
     Box::new(move || watch.look(0.0) || stopped.get_or_insert_with(Instant::now).elapsed() < GRACE)
 }
@@ -95,36 +125,6 @@ impl Served {
             sent: Vec::new(),
             is_lost: false,
         })
-    }
-
-    /// The drive's outside. What is left over after whole blocks is not used.
-    pub fn shape(&self) -> Shape {
-        Shape {
-            bytes: self.client.size() / BLOCK_BYTES * BLOCK_BYTES,
-            kept: BLOCK_BYTES as u32,
-            max_bytes: 1 << 20,
-            depth: DEPTH,
-        }
-    }
-
-    /// The smallest request, in bytes.
-    pub fn unit(&self) -> u64 {
-        self.client.unit().into()
-    }
-
-    /// The longest read or write, in bytes.
-    pub fn most(&self) -> u64 {
-        self.client.most().into()
-    }
-
-    /// What the server takes, as in [`exports::nbd::protocol`].
-    pub fn flags(&self) -> u16 {
-        self.client.flags()
-    }
-
-    /// Says goodbye.
-    pub fn close(self) -> Result<(), Error> {
-        self.client.close().map_err(failed)
     }
 
     fn send(&mut self, queue: &mut Ring<BlockReq>) -> Result<(), Error> {
@@ -167,6 +167,39 @@ impl Served {
             return Err(Error::Failed("the server answered what was not asked".into()));
         }
         Ok(())
+    }
+}
+
+impl Remote for Served {
+    /// What is left over after whole blocks is not used.
+    fn shape(&self) -> Shape {
+        Shape {
+            bytes: self.client.size() / BLOCK_BYTES * BLOCK_BYTES,
+            kept: BLOCK_BYTES as u32,
+            max_bytes: 1 << 20,
+            depth: DEPTH,
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        let lacks = |flag: u16| self.client.flags() & flag == 0;
+        Offer {
+            unit: self.client.unit().into(),
+            most: self.client.most().into(),
+            // Lengths have 32 bits.
+            most_trim: u32::MAX.into(),
+            is_read_only: !lacks(READ_ONLY),
+            lacks: Lacks {
+                trims: lacks(SEND_TRIM),
+                zeroes: lacks(SEND_WRITE_ZEROES),
+                flushes: lacks(SEND_FLUSH),
+                fua: lacks(SEND_FUA),
+            },
+        }
+    }
+
+    fn close(self) -> Result<(), Error> {
+        self.client.close().map_err(failed)
     }
 }
 

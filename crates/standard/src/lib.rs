@@ -214,7 +214,7 @@ impl Test {
         let began = Instant::now();
         on_a_stand(&args, watch, |stand, watch| {
             if self.needs_arrivals && !stand.about.takes_arrivals {
-                let text = format!("nbd: drives are driven in a closed loop: no {}", self.name);
+                let text = format!("served drives are driven in a closed loop: no {}", self.name);
                 return Err(Error::Usage(text));
             }
             let mut session = Session::new(stand, (self, options), watch);

@@ -112,21 +112,34 @@ impl BenchArgs {
             // What it keeps is known when it is open.
             DriveSpec::File(_) if self.blocks.are_given() => self.check_below(),
             DriveSpec::File(_) => Ok(()),
-            DriveSpec::Nbd(_) if self.clock == Some(ClockKind::Virtual) => {
-                refuse("--clock virtual needs a drive in this process: take mem: or --clock real")
-            }
-            DriveSpec::Nbd(_) if self.blocks.are_given() => refuse(
-                "nbd: drives have no block layer here: leave out its options, from --cores to --batch",
-            ),
-            DriveSpec::Nbd(_) if self.writes() && !self.destroy => Err(Error::Usage(format!(
-                "this writes over what is on {}, and nobody here knows what that is: add \
-                 --destroy if it may be lost",
-                self.drive
-            ))),
-            DriveSpec::Nbd(_) => Ok(()),
+            DriveSpec::Nbd(_) | DriveSpec::Channel(_) => self.check_served(),
             DriveSpec::Null(spec) => self.check_null(spec),
             DriveSpec::Storage(spec) => self.check_storage(spec),
         }
+    }
+
+    /// Whether the options agree with a drive that somebody serves.
+    fn check_served(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Usage(text));
+        let scheme = self.drive.served_by().unwrap_or_default();
+        if self.clock == Some(ClockKind::Virtual) {
+            let text = "--clock virtual needs a drive in this process: take mem: or --clock real";
+            return refuse(text.into());
+        }
+        if self.blocks.are_given() {
+            return refuse(format!(
+                "{scheme} drives have no block layer here: leave out its options, from --cores \
+                 to --batch"
+            ));
+        }
+        if self.writes() && !self.destroy {
+            return refuse(format!(
+                "this writes over what is on {}, and nobody here knows what that is: add \
+                 --destroy if it may be lost",
+                self.drive
+            ));
+        }
+        Ok(())
     }
 
     /// Whether somebody can tell where the time of requests went.
@@ -137,6 +150,7 @@ impl BenchArgs {
             let what = match &self.drive {
                 DriveSpec::Null(_) => "null: drives",
                 DriveSpec::Nbd(_) => "nbd: drives",
+                DriveSpec::Channel(_) => "channel: drives",
                 _ => "devices and files",
             };
             return refuse(&format!(

@@ -12,8 +12,8 @@ use super::value::show_size;
 pub enum DriveError {
     /// Not a drive's name at all.
     #[error(
-        "`{text}` does not name a drive: write mem:PROFILE, nbd:ADDRESS, null:, or of a file \
-         ssd:FILE or a path with a `/`, for example mem:ref,size=8G or {example}"
+        "`{text}` does not name a drive: write mem:PROFILE, nbd:ADDRESS, channel:PATH, null:, \
+         or of a file ssd:FILE or a path with a `/`, for example mem:ref,size=8G or {example}"
     )]
     Scheme {
         /// What was given.

@@ -101,9 +101,9 @@ fn keys_that_contradict_are_refused() {
 #[test]
 fn wrong_names_are_told_apart() {
     for (text, says) in [
-        ("ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
-        ("mem:", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
-        ("disk:ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
+        ("ref", "write mem:PROFILE, nbd:ADDRESS, channel:PATH, null:, or of a file"),
+        ("mem:", "write mem:PROFILE, nbd:ADDRESS, channel:PATH, null:, or of a file"),
+        ("disk:ref", "write mem:PROFILE, nbd:ADDRESS, channel:PATH, null:, or of a file"),
         (
             "mem:reff",
             "there is no profile `reff`: the built-in ones are datacenter-tlc, client-tlc, ",
@@ -489,7 +489,7 @@ proptest! {
     #[test]
     fn no_text_panics(rest in "\\PC{0,60}") {
         let _ = rest.parse::<DriveSpec>();
-        for scheme in ["nbd:", "null:", "file:", "/"] {
+        for scheme in ["nbd:", "channel:", "channel:a,", "null:", "file:", "/"] {
             if let Ok(spec) = format!("{scheme}{rest}").parse::<DriveSpec>() {
                 prop_assert_eq!(spec.to_string().parse::<DriveSpec>().unwrap(), spec);
             }

@@ -11,9 +11,10 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use channels::handshake::{is_there, wake};
+use channels::linger::linger;
 use channels::wire::{COMPLETION_WORDS, Completion, End, REQUEST_WORDS, Request};
 use channels::{Layout, Region};
 use port::{BlockDone, BlockReq, Port, Ring, Status};
@@ -24,8 +25,6 @@ use tags::Stamped;
 use super::slots::Slots;
 use crate::drive::{DriveLost, Seat, Wait, clear, sleep};
 
-/// Looks at the queue between two at the clock.
-const LOOKS: u32 = 64;
 /// Turns that found nothing before somebody else may have the processor.
 const TURNS: u32 = 16;
 
@@ -225,16 +224,9 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
 
     /// With nothing inside: looks for requests for a while, and then sleeps.
     fn idle(&mut self) {
-        let start = Instant::now();
-        while start.elapsed() < self.parts.linger {
-            for _ in 0..LOOKS {
-                if self.is_asked() {
-                    return;
-                }
-                std::hint::spin_loop();
-            }
+        if !linger(self.parts.linger, || self.is_asked()) {
+            self.sleep(None);
         }
-        self.sleep(None);
     }
 
     /// Sleeps until the client asks or goes, the bell rings, the server stops, or `time`

@@ -223,7 +223,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Host<'_, P> {
                 hello.depth
             )
         })?;
-        let bytes = layout.len() as u64 + Slots::bytes(shape, hello.depth, most);
+        let bytes = layout.bytes() as u64 + Slots::bytes(shape, hello.depth, most);
         let held = Held::of(&self.counters.bytes, bytes, self.limits.memory).map_err(|left| {
             format!(
                 "it needs {bytes} bytes of memory, and of what channels may have {left} are left: \
@@ -232,7 +232,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Host<'_, P> {
         })?;
         let slots = Slots::new(shape, hello.depth, most).map_err(|e| e.to_string())?;
         let failed = |e: io::Error| format!("the system gives it no memory: {e}");
-        let (file, region) = Region::create(layout.len()).map_err(failed)?;
+        let (file, region) = Region::create(layout.bytes()).map_err(failed)?;
         let seat = self.drive.sit(hello.depth as usize).map_err(|e| e.to_string())?;
         let seat = seat.ok_or("the drive has no more places")?;
         let welcome = Welcome {

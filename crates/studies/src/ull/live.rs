@@ -30,7 +30,7 @@ use load::clocked::{Clocked, Ways};
 use load::driver::{Driver, Virtual};
 use load::load::{Load, Pace};
 use load::runner::{Plan, Runner, Until};
-use load::served::Served;
+use load::served::{Remote, Served};
 use load::tally::Tally;
 use load::watch::Watch;
 use port::{Shape, Time};
