@@ -6,6 +6,7 @@
 # make soak     the tests with many more cases, for hours when wanted; the
 #               simulator for SOAK_HOURS from seed SOAK_FROM on; an hour of
 #               a drive's time over each page store with that seed
+# make install-lib [DESTDIR= PREFIX=/usr/local]   libssdkit for programs in C
 # make fmt      format all code
 
 SHELL := bash
@@ -34,7 +35,7 @@ TESTED := --locked --workspace --exclude ssdkit-benches
 TESTS := --lib --bins --tests
 DEBUG_BINARIES := $(CARGO) test $(TESTED) $(TESTS) --no-run --quiet
 
-.PHONY: run test bench rocksdb ycsb soak fmt rust packages lint unit loom instructions builds job simulate clients
+.PHONY: run test bench rocksdb ycsb soak install-lib fmt rust packages lint unit loom instructions builds job simulate clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
@@ -68,6 +69,21 @@ soak: rust
 	PROGRAMS=$(SOAK_PROGRAMS) PROGRAMS_SEED=$(SOAK_FROM) $(CARGO) test --release --locked -p ssdkit-rules --test it -- --ignored --nocapture programs
 	$(CARGO) build --release --locked -p ssdkit-simulation
 	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
+
+# Header, shared and static library, and what pkg-config reads.
+DESTDIR ?=
+PREFIX ?= /usr/local
+LIB := $(DESTDIR)$(PREFIX)/lib
+
+install-lib: rust
+	$(CARGO) build --release --locked -p libssdkit
+	install -D -m 644 crates/libssdkit/include/ssdkit.h "$(DESTDIR)$(PREFIX)/include/ssdkit.h"
+	install -D -m 755 "$(TARGET_DIR)/release/libssdkit_c.so" "$(LIB)/libssdkit.so.0"
+	install -D -m 644 "$(TARGET_DIR)/release/libssdkit_c.a" "$(LIB)/libssdkit.a"
+	ln -sf libssdkit.so.0 "$(LIB)/libssdkit.so"
+	install -d "$(LIB)/pkgconfig"
+	version=$$($(CARGO) pkgid --locked -p libssdkit | sed 's/.*[@#]//'); \
+	sed "s|@PREFIX@|$(PREFIX)|; s|@VERSION@|$$version|" crates/libssdkit/ssdkit.pc.in > "$(LIB)/pkgconfig/ssdkit.pc"
 
 fmt: rust
 	$(CARGO) fmt --all

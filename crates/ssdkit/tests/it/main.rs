@@ -4,6 +4,7 @@
 mod bench;
 mod binary;
 mod blocks;
+mod channels;
 mod clocks;
 mod common;
 mod compare;
