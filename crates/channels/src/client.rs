@@ -46,8 +46,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 32 requests of up to 128 KiB, and 200 us awake: less than a wake-up takes on a busy
-    /// machine would have both sides sleep in turn.
+    /// 32 requests of up to 128 KiB, and 200 us awake.
     fn default() -> Options {
         Options { depth: 32, most: 128 << 10, memory: 0, linger: Duration::from_micros(200) }
     }

@@ -2,11 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// Looks between two at the clock.
+use rustix::thread::sched_yield;
+
+/// Looks between two at the clock: some microseconds.
 const LOOKS: u32 = 64;
 
 /// Looks for something for about so long; not at all where that is no time. Gives
-/// whether it came. The clock is read after some looks: mostly they find it.
+/// whether it came. After some looks, which mostly find it, the clock is read, and others
+/// may have the processor: the other side may have been woken on this core, and would
+/// wait until this one sleeps.
 #[inline]
 pub fn linger(time: Duration, came: impl Fn() -> bool) -> bool {
     let mut start = None;
@@ -23,6 +27,7 @@ pub fn linger(time: Duration, came: impl Fn() -> bool) -> bool {
         if start.get_or_insert_with(Instant::now).elapsed() >= time {
             return false;
         }
+        sched_yield();
     }
 }
 
