@@ -80,6 +80,7 @@ install-lib: rust
 	install -D -m 644 crates/libssdkit/include/ssdkit.h "$(DESTDIR)$(PREFIX)/include/ssdkit.h"
 	install -D -m 755 "$(TARGET_DIR)/release/libssdkit_c.so" "$(LIB)/libssdkit.so.0"
 	install -D -m 644 "$(TARGET_DIR)/release/libssdkit_c.a" "$(LIB)/libssdkit.a"
+	strip --strip-debug "$(LIB)/libssdkit.so.0" "$(LIB)/libssdkit.a"
 	ln -sf libssdkit.so.0 "$(LIB)/libssdkit.so"
 	install -d "$(LIB)/pkgconfig"
 	version=$$($(CARGO) pkgid --locked -p libssdkit | sed 's/.*[@#]//'); \
