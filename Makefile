@@ -65,7 +65,7 @@ ycsb: rust
 	SSDKIT="$(TARGET_DIR)/release/ssdkit" tests/ycsb.sh
 
 soak: rust
-	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) LINES=$(SOAK_LINES) LINES_SEED=$(SOAK_FROM) ATTACKS=$(SOAK_ATTACKS) ATTACK_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(CARGO) test $(TESTED) -- --include-ignored
+	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) LINES=$(SOAK_LINES) LINES_SEED=$(SOAK_FROM) ATTACKS=$(SOAK_ATTACKS) ATTACK_SEED=$(SOAK_FROM) CHANNEL_ATTACKS=1000 STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(CARGO) test $(TESTED) -- --include-ignored
 	PROGRAMS=$(SOAK_PROGRAMS) PROGRAMS_SEED=$(SOAK_FROM) $(CARGO) test --release --locked -p ssdkit-rules --test it -- --ignored --nocapture programs
 	$(CARGO) build --release --locked -p ssdkit-simulation
 	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
