@@ -64,6 +64,7 @@ impl<D: OpenChannel> Ruled<D> {
         let Some(n) = best else { return false };
         let chunk = self.units[unit].closed.swap_remove(n);
         self.collections[unit].victim = Some((chunk, 0));
+        self.collected += 1;
         self.counters.collections += 1;
         self.step(unit);
         true
@@ -167,9 +168,11 @@ impl<D: OpenChannel> Ruled<D> {
         collection.is_busy = false;
         let Some((chunk, _)) = collection.victim.take() else { return };
         self.until[chunk] = 0;
+        self.collected -= 1;
         if done.status.is_ok() {
             self.counters.erases += 1;
             self.units[unit].free.insert(0, chunk);
+            self.free += 1;
         } else {
             self.counters.retired += 1;
         }

@@ -152,7 +152,14 @@ pub struct Ruled<D> {
     readers: Vec<u32>,
     /// By number of the rules.
     units: Vec<Unit>,
+    /// By the geometry's number, that of the rules.
+    unit_of_pu: Vec<u16>,
+    /// Free chunks of all units, and all chunks.
+    free: u32,
+    chunks: u32,
     collections: Vec<Collection>,
+    /// Units of which a chunk is collected.
+    collected: u32,
     rows: Slots<Row>,
     /// The number of the newest row, and of the newest block.
     row: u64,
@@ -211,7 +218,11 @@ impl<D: OpenChannel> Ruled<D> {
         let collection = |buffer| Collection::new(Scratch::new(buffer));
         let collections = Buffer::carve(units, row_bytes)?.into_iter().map(collection).collect();
         let all = geometry.pus_channels_first().map(|pu| Unit::new(&geometry, &device, pu));
-        let all = all.collect();
+        let all: Vec<Unit> = all.collect();
+        let mut unit_of_pu = vec![0; geometry.pu_slots()];
+        for (unit, pu) in geometry.pus_channels_first().enumerate() {
+            unit_of_pu[pu] = unit as u16;
+        }
         let shape = Shape {
             bytes: config.bytes,
             kept,
@@ -233,8 +244,12 @@ impl<D: OpenChannel> Ruled<D> {
             valid: vec![0; slots],
             until: vec![0; slots],
             readers: vec![0; slots],
+            unit_of_pu,
+            free: all.iter().map(|unit| unit.free.len() as u32).sum(),
+            chunks: geometry.chunks() * geometry.total_pus(),
             units: all,
             collections,
+            collected: 0,
             rows: held,
             row: 0,
             seq: 0,

@@ -130,10 +130,8 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// How the drive is, as rules see it.
     pub(crate) fn view(&self, now: Time) -> View {
-        let free: usize = self.units.iter().map(|unit| unit.free.len()).sum();
-        let all = self.units.len() * self.geometry.chunks() as usize;
         let idle = now.since(self.last_request).min(LONGEST);
-        View { now: now.0, idle, temperature: 0, free: (free * 100 / all.max(1)) as u8 }
+        View { now: now.0, idle, temperature: 0, free: (self.free * 100 / self.chunks) as u8 }
     }
 
     /// The number of the application that has a block; of the last one where none has.
@@ -281,9 +279,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Writes down that an entry leads nowhere. False where there is no room for now.
     fn bury(&mut self, owner: u64, chunk: usize) -> bool {
-        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
-        let unit = self.geometry.pus_channels_first().position(|other| other == pu);
-        let unit = unit.expect("it has one");
+        let unit = self.unit_of(self.geometry.chunk_start(chunk));
         // What is moved has a chunk more: with it the one that waits for this is erased.
         let streams = [Stream::User, Stream::Collection];
         let put = streams

@@ -145,6 +145,7 @@ impl<D: OpenChannel> Ruled<D> {
                 return None;
             }
             *open = of.free.pop().map(|chunk| (chunk, 0));
+            self.free -= 1;
         }
         let (chunk, next) = open.as_mut()?;
         let ppa = Ppa(self.geometry.chunk_start(*chunk).0 + u64::from(*next));
@@ -246,8 +247,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// The unit of a physical block, as rules number it.
     pub(crate) fn unit_of(&self, ppa: Ppa) -> usize {
-        let pu = self.geometry.pu_index(ppa);
-        self.geometry.pus_channels_first().position(|other| other == pu).expect("it has one")
+        self.unit_of_pu[self.geometry.pu_index(ppa)].into()
     }
 
     /// A block is valid no more, once the row with this number is programmed.

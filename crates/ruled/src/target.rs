@@ -30,8 +30,8 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// What has waited goes on.
     fn pump(&mut self, now: Time) {
-        for unit in 0..self.units.len() {
-            self.step(unit);
+        if self.collected > 0 {
+            (0..self.units.len()).for_each(|unit| self.step(unit));
         }
         if self.work.is_some() {
             self.go_on(now);
@@ -101,7 +101,7 @@ impl<D: OpenChannel> Target for Ruled<D> {
     }
 
     fn free_chunks(&self) -> u64 {
-        self.units.iter().map(|unit| unit.free.len() as u64).sum()
+        u64::from(self.free)
     }
 
     fn valid_blocks(&self, chunk: usize) -> u32 {

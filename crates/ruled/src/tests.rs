@@ -2,13 +2,14 @@
 //! promised; and are measured beside pblk.
 
 use device::Device;
+use drive::backing::Backing;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use ftl::{Start, Target, WriteCounters};
 use load::driver::Virtual;
 use load::load::{Load, Pace};
 use load::runner::{Plan, Runner, Until};
 use load::watch::Watch;
-use port::{BLOCK_BYTES, BlockOp};
+use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use rules::{Budget, Checked, check, parse};
 use simulation::{Break, Lower, Setup, Subject, Troubles, lives, shows};
 use targets::{Pblk, PblkConfig, Victim, reserve_chunks};
@@ -70,9 +71,15 @@ fn suit(setup: &mut Setup) {
 /// What is broken below is found for what it is.
 #[test]
 fn what_is_broken_is_found() {
-    for broken in [Break::DropFlush, Break::LoseProgram, Break::EraseNeighbour] {
+    // A chunk that was erased besides is refused when it is written on.
+    for (broken, words) in [
+        (Break::DropFlush, ["saw "; 2]),
+        (Break::LoseProgram, ["saw "; 2]),
+        (Break::EraseNeighbour, ["saw ", "capacity exceeded"]),
+    ] {
         let found = shows::<Ruled<Lower>>(broken, 0..200, 8, suit).unwrap();
-        assert!(found.violation.words.contains("saw "), "{broken:?}: {found}");
+        let is_so = words.iter().any(|words| found.violation.words.contains(words));
+        assert!(is_so, "{broken:?}: {found}");
     }
 }
 
@@ -85,12 +92,12 @@ fn rule_sets_keep_the_contract() {
 }
 
 /// A small drive in memory, and how many units and blocks it has.
-fn small(profile: &str) -> (Device<RamMedium>, PblkConfig) {
+fn small(profile: &str) -> (Device<Backing>, PblkConfig) {
     let profile = Profile::builtin(profile).unwrap();
     let data = Dimensions { groups: 4, pus: 2, chunks: 24, pages: 32, ..profile.dimensions };
     let dimensions = Dimensions { chunks: data.chunks + reserve_chunks(&data, 1), ..data };
     let geometry = Geometry::new(dimensions).unwrap();
-    let medium = RamMedium::new(&geometry, 0).unwrap();
+    let medium = Backing::Memory(RamMedium::new(&geometry, 0).unwrap());
     let device = Device::new(&geometry, &profile.timing, medium).unwrap();
     let blocks = 8 * 24 * u64::from(geometry.chunk_blocks()) * 4 / 5;
     let config = PblkConfig {
@@ -122,10 +129,10 @@ fn measured<T: Target + drive::whole::Observed>(target: T) -> (f64, WriteCounter
     let blocks = shape.bytes / BLOCK_BYTES;
     run(0, 3 * blocks);
     let rate = run(50, blocks);
-    (rate, Target::counters(driver.port()))
+    (rate, Target::counters(driver.drive()))
 }
 
-impl drive::whole::Observed for Ruled<Device<RamMedium>> {
+impl drive::whole::Observed for Ruled<Device<Backing>> {
     fn counters(&self) -> WriteCounters {
         Target::counters(self)
     }
@@ -135,11 +142,80 @@ impl drive::whole::Observed for Ruled<Device<RamMedium>> {
 #[test]
 fn a_drive_of_rules_is_measured_beside_pblk() {
     let (device, config) = small("ref");
-    let (pblk, of_pblk) = measured(Pblk::new(device, &config).unwrap());
+    let (pblk, of_pblk) = measured(Pblk::new(device, config).unwrap());
     let (device, config) = small("ref");
     let rules = block_drive(config.bytes / BLOCK_BYTES, 8, true);
     let config = RuledConfig { bytes: config.bytes, rules };
     let (ruled, of_ruled) = measured(Ruled::new(device, &config).unwrap());
     println!("pblk {pblk:.0} {of_pblk:?}\nruled {ruled:.0} {of_ruled:?}");
     assert!(ruled > 0.5 * pblk, "{ruled} {pblk}");
+}
+
+/// Sets that the target does not carry out are refused by name.
+#[test]
+fn what_it_does_not_do_is_refused() {
+    let opened = |set: &str, rest: &str| {
+        let (device, config) = small("null");
+        let rules = checked(&format!("set a {set} {rest}"));
+        Ruled::new(device, &RuledConfig { bytes: config.bytes, rules }).err().map(|e| e.to_string())
+    };
+    let set = "application 0 lba 0..9 units 0..8 channels 0..2 remotes 0..2 limit l depth 1
+        map m[9] of address in 0..8";
+    assert_eq!(opened(set, ""), None);
+    for (action, words) in [
+        ("redirect 1", "redirect"),
+        ("remote 1", "send to a remote drive"),
+        ("limit l", "limit"),
+        ("delay 1ms", "delay"),
+        ("migrate m[0] to 1", "migrate"),
+        ("fill into m[0], drop", "fill"),
+    ] {
+        let rule = format!("rule r priority 0 when op == read then {action}");
+        let expected = format!("rule r: this target does not {words}; leave that out");
+        assert_eq!(opened(set, &rule), Some(expected));
+    }
+    let wide = "application 7 lba 0..9 units 0..9";
+    let expected = "application 7 is given units up to 9, and the drive has 8";
+    assert_eq!(opened(wide, ""), Some(expected.into()));
+}
+
+/// Another set decides from the next block on; what is written stays where it is.
+#[test]
+fn a_set_is_changed_on_a_drive_in_use() {
+    let (device, config) = small("null");
+    let blocks = config.bytes / BLOCK_BYTES;
+    let config = RuledConfig { bytes: config.bytes, rules: block_drive(blocks, 8, true) };
+    let mut drive = Ruled::new(device, &config).unwrap();
+    let write = |drive: &mut Ruled<_>, lba: u64| {
+        let (op, offset, len) = (BlockOp::Write, lba * BLOCK_BYTES, BLOCK_BYTES);
+        let (buffer, id, queue) = (Buffer::empty(), lba, 0);
+        let req = BlockReq { id, op, fua: false, placement: 0, queue, offset, len, buffer };
+        let (mut reqs, mut done) = (Ring::new(1), Ring::new(1));
+        reqs.put(|| req);
+        drive.turn(Time::ZERO, None, &mut reqs, &mut done);
+        done.pop().expect("it is buffered").status
+    };
+    assert!((0..40).all(|lba| write(&mut drive, lba).is_ok()));
+    let at: Vec<_> = (0..20).map(|lba| drive.leads(blocks + lba)).collect();
+    // All on one unit now, and the first blocks are not written over.
+    let other = format!(
+        "set other
+         application 0 lba 0..{blocks} units 0..8
+         map l2p[{blocks}] of address in 0..8
+         counter next 0..8
+         rule keep priority 2 when op == write and lba < 20 then refuse
+         rule write priority 1 when op == write then place unit 5 into l2p[lba]
+         rule read priority 1 when op == read then serve l2p[lba]"
+    );
+    let other = checked(&other);
+    drive.install(&other).unwrap();
+    assert!((0..20).all(|lba| !write(&mut drive, lba).is_ok()));
+    assert!((20..40).all(|lba| write(&mut drive, lba).is_ok()));
+    assert_eq!(drive.rules().number(), 1);
+    assert_eq!((0..20).map(|lba| drive.leads(blocks + lba)).collect::<Vec<_>>(), at);
+    let is_on_5 = |lba| drive.leads(blocks + lba).is_some_and(|ppa| drive.unit_of(ppa) == 5);
+    assert!((20..40).all(is_on_5));
+    // Where the map is another one nothing would be found again.
+    let fewer = checked("set a application 0 lba 0..9 map l2p[9] of address in 0..8");
+    assert!(matches!(drive.install(&fewer), Err(RuledError::Maps)));
 }
