@@ -54,7 +54,10 @@ fn block_drive(blocks: u64, units: u32, with_map: bool) -> Checked {
 impl Subject for Ruled<Lower> {
     fn config(setup: &Setup) -> RuledConfig {
         let (blocks, units) = (setup.bytes / BLOCK_BYTES, setup.geometry.total_pus());
-        RuledConfig { bytes: setup.bytes, rules: block_drive(blocks, units, setup.seed % 3 > 0) }
+        RuledConfig {
+            bytes: setup.bytes,
+            rules: block_drive(blocks, units, !setup.seed.is_multiple_of(3)),
+        }
     }
 }
 
@@ -119,7 +122,7 @@ fn measured<T: Target + drive::whole::Observed>(target: T) -> (f64, WriteCounter
     let shape = Target::shape(&target);
     let mut driver = Virtual::new(target);
     let mut run = |percent: u8, ios: u64| {
-        let pattern = Pattern::uniform(shape.bytes, percent.into());
+        let pattern = Pattern::uniform(shape.bytes, percent);
         let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 64 }, 1, 1).unwrap();
         let plan = Plan { ramp: 0, until: Until::Ios(ios), count: true };
         let tally = Runner::new(&mut Watch::quiet()).run(&mut driver, &mut load, plan).unwrap();
