@@ -140,6 +140,8 @@ pub struct Ruled<D> {
     own: Lazy<u64>,
     /// By owner, one more than the address of the block that says that it leads nowhere.
     tombs: Lazy<u64>,
+    /// How many of these there are.
+    buried: u64,
     /// By map of the set, the owner of its first entry.
     firsts: Vec<u64>,
     /// By physical address, whose it is while it is valid.
@@ -239,6 +241,7 @@ impl<D: OpenChannel> Ruled<D> {
             application: 0,
             own: Lazy::zeroed(blocks as usize, "the target's map")?,
             tombs: Lazy::zeroed(entries, "the target's trims")?,
+            buried: 0,
             firsts,
             owners: Lazy::zeroed(addresses, "the target's blocks")?,
             valid: vec![0; slots],

@@ -58,6 +58,7 @@ impl<D: OpenChannel> Ruled<D> {
         let unit = self.unit_of(ppa);
         if is_tomb {
             self.tombs[owner as usize] = ppa.0 + 1;
+            self.buried += 1;
         } else if let Some(entry) = self.entry(owner) {
             // A map of numbers, or one of other units: the set is not the one that wrote it.
             if self.rules.store(entry, Address::new(unit as u16, ppa.0)).is_err() {

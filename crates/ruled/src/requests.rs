@@ -94,13 +94,17 @@ impl<D: OpenChannel> Ruled<D> {
         };
         let is_durable = op == BlockOp::Flush || (fua && changes);
         let work = Work { slot, asked, is_durable, first, end, decision: None, run: None };
-        self.work = Some(work);
-        self.go_on(now);
+        self.carry_out(now, work);
     }
 
     /// Goes on with the request whose blocks are being decided, as far as there is room.
     pub(crate) fn go_on(&mut self, now: Time) {
-        let Some(mut work) = self.work.take() else { return };
+        if let Some(work) = self.work.take() {
+            self.carry_out(now, work);
+        }
+    }
+
+    fn carry_out(&mut self, now: Time, mut work: Work) {
         while work.asked.lba < work.end {
             match self.block(now, &mut work) {
                 Outcome::Waits => {
@@ -242,7 +246,10 @@ impl<D: OpenChannel> Ruled<D> {
         if let Some(old) = old {
             self.invalidate(old, until);
         }
-        if let Some(tomb) = std::mem::take(&mut self.tombs[owner as usize]).checked_sub(1) {
+        if self.buried > 0
+            && let Some(tomb) = std::mem::take(&mut self.tombs[owner as usize]).checked_sub(1)
+        {
+            self.buried -= 1;
             self.invalidate(Ppa(tomb), until);
         }
         match self.entry(owner) {
@@ -290,6 +297,7 @@ impl<D: OpenChannel> Ruled<D> {
             return false;
         };
         self.counters.metadata += 1;
+        self.buried += 1;
         self.tombs[owner as usize] = ppa.0 + 1;
         self.forgotten.pop();
         if self.forgotten.iter().all(|other| other.1 != chunk) {
