@@ -392,8 +392,6 @@ fn explained_json(set: &Set, request: &Request, explained: &Explained) -> Value 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn maps_are_the_state() {
         let set = rules::parse("set a application 0 lba 0..9 map m[1000] of 0..4").unwrap();
