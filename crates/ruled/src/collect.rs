@@ -37,8 +37,9 @@ impl<D: OpenChannel> Ruled<D> {
         let all = &self.rules.rules().set().applications;
         let units = all.iter().find(|a| a.number == application).and_then(|a| a.units);
         let unit = unit.map(usize::from).or_else(|| {
-            let units = units.map_or(0..self.units.len(), |u| u.lo as usize..u.hi as usize + 1);
-            units.min_by_key(|&unit| self.units[unit].free.len())
+            let units =
+                units.map_or(0..self.space.units.len(), |u| u.lo as usize..u.hi as usize + 1);
+            units.min_by_key(|&unit| self.space.units[unit].free.len())
         });
         if let Some(unit) = unit {
             self.collect(unit);
@@ -48,23 +49,25 @@ impl<D: OpenChannel> Ruled<D> {
     /// Begins to collect a unit, if nothing is collected there and there is something to
     /// win. Whether something is collected.
     pub(crate) fn collect(&mut self, unit: usize) -> bool {
-        if self.collections[unit].victim.is_some() {
+        if self.space.collections[unit].victim.is_some() {
             return true;
         }
-        let of = &self.units[unit];
+        let of = &self.space.units[unit];
         let under_way = |chunk: usize| {
-            of.rows.iter().any(|&id| self.geometry.chunk_index(self.rows[id].ppa) == chunk)
+            of.rows.iter().any(|&id| self.geometry.chunk_index(self.space.rows[id].ppa) == chunk)
         };
         // Less than a row is nothing to win: it is padded.
         let most = self.geometry.chunk_blocks() - self.geometry.row_blocks();
         let candidates = of.closed.iter().enumerate().filter(|&(_, &chunk)| {
-            self.valid[chunk] <= most && self.until[chunk] != u64::MAX && !under_way(chunk)
+            self.blocks.valid[chunk] <= most
+                && self.blocks.until[chunk] != u64::MAX
+                && !under_way(chunk)
         });
-        let best = candidates.min_by_key(|&(_, &chunk)| self.valid[chunk]).map(|(n, _)| n);
+        let best = candidates.min_by_key(|&(_, &chunk)| self.blocks.valid[chunk]).map(|(n, _)| n);
         let Some(n) = best else { return false };
-        let chunk = self.units[unit].closed.swap_remove(n);
-        self.collections[unit].victim = Some((chunk, 0));
-        self.collected += 1;
+        let chunk = self.space.units[unit].closed.swap_remove(n);
+        self.space.collections[unit].victim = Some((chunk, 0));
+        self.space.collected += 1;
         self.counters.collections += 1;
         self.step(unit);
         true
@@ -72,13 +75,13 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Goes on with what is collected in a unit.
     pub(crate) fn step(&mut self, unit: usize) {
-        let Some((chunk, _)) = self.collections[unit].victim else { return };
-        if self.collections[unit].is_busy || !self.move_read(unit) || self.read_next(unit) {
+        let Some((chunk, _)) = self.space.collections[unit].victim else { return };
+        if self.space.collections[unit].is_busy || !self.move_read(unit) || self.read_next(unit) {
             return;
         }
-        let until = self.until[chunk];
-        if self.readers[chunk] == 0 && until != u64::MAX && self.settle(until, true) {
-            self.collections[unit].is_busy = true;
+        let until = self.blocks.until[chunk];
+        if self.blocks.readers[chunk] == 0 && until != u64::MAX && self.settle(until, true) {
+            self.space.collections[unit].is_busy = true;
             let ppa = self.geometry.chunk_start(chunk);
             let cookie = Cookie::Reset(unit);
             self.command(cookie, VectorOp::Reset, Content::Data, (ppa, 1), Buffer::empty());
@@ -87,18 +90,18 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Reads the next row of the victim that has something valid. False where none has.
     fn read_next(&mut self, unit: usize) -> bool {
-        let Some((chunk, mut at)) = self.collections[unit].victim else { return false };
+        let Some((chunk, mut at)) = self.space.collections[unit].victim else { return false };
         let (size, start) = (self.geometry.row_blocks(), self.geometry.chunk_start(chunk).0);
         while at < self.geometry.chunk_blocks() {
             let row = (start + u64::from(at)) as usize;
-            let owners = &self.owners[row..row + size as usize];
+            let owners = &self.blocks.owners[row..row + size as usize];
             at += size;
-            self.collections[unit].victim = Some((chunk, at));
+            self.space.collections[unit].victim = Some((chunk, at));
             let Some(first) = owners.iter().position(|&owner| owner != 0) else { continue };
             let last = owners.iter().rposition(|&owner| owner != 0).unwrap_or(first);
             let (ppa, count) = (Ppa((row + first) as u64), (last - first + 1) as u32);
             let each = self.shape.kept as usize + TAG_BYTES;
-            let collection = &mut self.collections[unit];
+            let collection = &mut self.space.collections[unit];
             (collection.read, collection.is_busy) = (Some((ppa, count, 0)), true);
             let buffer = collection.buffer.take(count as usize * each);
             let cookie = Cookie::Move(unit);
@@ -110,14 +113,14 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Moves what was read and is still valid. False where there is no room for now.
     fn move_read(&mut self, unit: usize) -> bool {
-        let Some((ppa, count, mut next)) = self.collections[unit].read else { return true };
+        let Some((ppa, count, mut next)) = self.space.collections[unit].read else { return true };
         let kept = self.shape.kept as usize;
-        let filled = std::mem::replace(&mut self.collections[unit].filled, Buffer::empty());
+        let filled = std::mem::replace(&mut self.space.collections[unit].filled, Buffer::empty());
         let (data, tags) = filled.bytes().split_at(count as usize * kept);
         let mut has_room = true;
         while next < count {
             let old = Ppa(ppa.0 + u64::from(next));
-            let owner = self.owners[old.0 as usize];
+            let owner = self.blocks.owners[old.0 as usize];
             if owner != 0 {
                 let n = next as usize;
                 let source =
@@ -128,15 +131,15 @@ impl<D: OpenChannel> Ruled<D> {
                 };
                 self.counters.gc += 1;
                 if owner & TOMB != 0 {
-                    self.invalidate(old, self.row);
-                    self.tombs[((owner & !TOMB) - 1) as usize] = new.0 + 1;
+                    self.invalidate(old, self.space.row);
+                    self.blocks.tombs[((owner & !TOMB) - 1) as usize] = new.0 + 1;
                 } else {
                     self.lead(unit, owner - 1, new);
                 }
             }
             next += 1;
         }
-        let collection = &mut self.collections[unit];
+        let collection = &mut self.space.collections[unit];
         if has_room {
             collection.read = None;
             collection.buffer.give(filled);
@@ -149,7 +152,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// A row of the victim was read.
     pub(crate) fn moved(&mut self, unit: usize, done: VectorDone) {
-        let collection = &mut self.collections[unit];
+        let collection = &mut self.space.collections[unit];
         collection.is_busy = false;
         collection.filled = done.buffer;
         if !ftl::is_read(done.status) {
@@ -164,15 +167,15 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// The victim is erased, or never will be.
     pub(crate) fn erased(&mut self, unit: usize, done: &VectorDone) {
-        let collection = &mut self.collections[unit];
+        let collection = &mut self.space.collections[unit];
         collection.is_busy = false;
         let Some((chunk, _)) = collection.victim.take() else { return };
-        self.until[chunk] = 0;
-        self.collected -= 1;
+        self.blocks.until[chunk] = 0;
+        self.space.collected -= 1;
         if done.status.is_ok() {
             self.counters.erases += 1;
-            self.units[unit].free.insert(0, chunk);
-            self.free += 1;
+            self.space.units[unit].free.insert(0, chunk);
+            self.space.free += 1;
         } else {
             self.counters.retired += 1;
         }

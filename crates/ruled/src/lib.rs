@@ -127,15 +127,8 @@ type Owner = u64;
 /// The owner's bit of a block that says that its entry leads nowhere.
 const TOMB: u64 = 1 << 55;
 
-/// A rule set over an open-channel drive.
-pub struct Ruled<D> {
-    device: D,
-    geometry: Geometry,
-    shape: Shape,
-    rules: Live,
-    installer: Installer,
-    /// The application of the last request, by its number in the set.
-    application: usize,
+/// Which blocks are whose.
+struct Blocks {
     /// The target's own map: one more than each block's physical address, or 0.
     own: Lazy<u64>,
     /// By owner, one more than the address of the block that says that it leads nowhere.
@@ -152,6 +145,10 @@ pub struct Ruled<D> {
     until: Vec<u64>,
     /// By chunk, reads of the user under way.
     readers: Vec<u32>,
+}
+
+/// Where blocks are written.
+struct Space {
     /// By number of the rules.
     units: Vec<Unit>,
     /// By the geometry's number, that of the rules.
@@ -166,6 +163,37 @@ pub struct Ruled<D> {
     /// The number of the newest row, and of the newest block.
     row: u64,
     seq: u64,
+    /// The unit that was placed on last where no rule says which.
+    turn: usize,
+}
+
+/// How far the target is shut down.
+#[derive(Default)]
+struct End {
+    closing: bool,
+    is_sent: bool,
+    closed: bool,
+}
+
+/// When the rules are asked about idle time.
+struct Idle {
+    /// How long after the last request, ns.
+    after: u64,
+    /// The last request.
+    since: port::Time,
+}
+
+/// A rule set over an open-channel drive.
+pub struct Ruled<D> {
+    device: D,
+    geometry: Geometry,
+    shape: Shape,
+    rules: Live,
+    installer: Installer,
+    /// The application of the last request, by its number in the set.
+    application: usize,
+    blocks: Blocks,
+    space: Space,
     requests: Slots<Request>,
     /// The request whose blocks are being decided.
     work: Option<Work>,
@@ -173,15 +201,9 @@ pub struct Ruled<D> {
     forgotten: Vec<(Owner, usize)>,
     /// Requests that wait for rows to be programmed.
     syncing: Vec<u32>,
-    /// The unit that was placed on last where no rule says which.
-    turn: usize,
     broken: bool,
-    closing: bool,
-    is_closing_sent: bool,
-    closed: bool,
-    /// How long after the last request the rules are asked about idle time, ns.
-    idle_after: u64,
-    last_request: port::Time,
+    end: End,
+    idle: Idle,
     out: Ring<VectorCmd>,
     device_done: Ring<VectorDone>,
     ready: Ring<BlockDone>,
@@ -233,12 +255,7 @@ impl<D: OpenChannel> Ruled<D> {
         };
         let commands = DEPTH * (MAX_BLOCKS + 1) + rows + 2 * units + 1;
         let (rules, installer) = Live::new(Compiled::new(&config.rules));
-        Ok(Ruled {
-            geometry,
-            shape,
-            rules,
-            installer,
-            application: 0,
+        let owned = Blocks {
             own: Lazy::zeroed(blocks as usize, "the target's map")?,
             tombs: Lazy::zeroed(entries, "the target's trims")?,
             buried: 0,
@@ -247,6 +264,8 @@ impl<D: OpenChannel> Ruled<D> {
             valid: vec![0; slots],
             until: vec![0; slots],
             readers: vec![0; slots],
+        };
+        let space = Space {
             unit_of_pu,
             free: all.iter().map(|unit| unit.free.len() as u32).sum(),
             chunks: geometry.chunks() * geometry.total_pus(),
@@ -256,17 +275,23 @@ impl<D: OpenChannel> Ruled<D> {
             rows: held,
             row: 0,
             seq: 0,
+            turn: 0,
+        };
+        Ok(Ruled {
+            geometry,
+            shape,
+            rules,
+            installer,
+            application: 0,
+            blocks: owned,
+            space,
             requests: Slots::new(DEPTH),
             work: None,
             forgotten: Vec::with_capacity(256),
             syncing: Vec::with_capacity(DEPTH),
-            turn: 0,
             broken: false,
-            closing: false,
-            is_closing_sent: false,
-            closed: false,
-            idle_after: u64::MAX,
-            last_request: port::Time::ZERO,
+            end: End::default(),
+            idle: Idle { after: u64::MAX, since: port::Time::ZERO },
             out: Ring::new(commands),
             device_done: Ring::new(commands),
             ready: Ring::new(DEPTH),
@@ -278,7 +303,7 @@ impl<D: OpenChannel> Ruled<D> {
     /// Installs another set, which decides from the next block on. State that it declares
     /// the same is kept; maps of addresses must be.
     pub fn install(&mut self, rules: &Checked) -> Result<(), RuledError> {
-        suits(rules, self.units.len() as u64)?;
+        suits(rules, self.space.units.len() as u64)?;
         if self.rules.rules().set().maps != rules.set().maps {
             return Err(RuledError::Maps);
         }
@@ -293,13 +318,13 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// The owner of an entry of the set's maps.
     fn owner(&self, entry: Entry) -> u64 {
-        self.firsts[usize::from(entry.map)] + entry.key
+        self.blocks.firsts[usize::from(entry.map)] + entry.key
     }
 
     /// The entry of an owner; `None` for those of the target's own map.
     fn entry(&self, owner: u64) -> Option<Entry> {
-        let map = self.firsts.partition_point(|&first| first <= owner).checked_sub(1)?;
-        Some(Entry { map: map as u16, key: owner - self.firsts[map] })
+        let map = self.blocks.firsts.partition_point(|&first| first <= owner).checked_sub(1)?;
+        Some(Entry { map: map as u16, key: owner - self.blocks.firsts[map] })
     }
 }
 

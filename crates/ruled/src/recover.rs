@@ -18,8 +18,8 @@ impl<D: OpenChannel> Ruled<D> {
     ) -> Result<(Ruled<D>, Time), RuledError> {
         let mut target = Ruled::empty(device, config)?;
         let geometry = target.geometry;
-        let open = target.units.iter().flat_map(|unit| unit.open.iter().flatten());
-        let closed = target.units.iter().flat_map(|unit| &unit.closed);
+        let open = target.space.units.iter().flat_map(|unit| unit.open.iter().flatten());
+        let closed = target.space.units.iter().flat_map(|unit| &unit.closed);
         let closed = closed.copied().chain(open.map(|open| open.0));
         let programmed = |chunk: usize| target.device.chunk(chunk).programmed;
         let written: Vec<(usize, u32)> = closed.map(|chunk| (chunk, programmed(chunk))).collect();
@@ -28,7 +28,7 @@ impl<D: OpenChannel> Ruled<D> {
             .flat_map(|&(chunk, blocks)| pieces(&geometry, chunk, 0..blocks))
             .map(|piece| Job::read(Content::Tags, piece));
         let mut found: Vec<(u64, u64, Ppa)> = Vec::new();
-        let entries = target.tombs.len() as u64;
+        let entries = target.blocks.tombs.len() as u64;
         let mut runner: Runner<'_, D, RuledError> = Runner::new(&mut target.device, now);
         runner.run(jobs, |job, ended| {
             for (n, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
@@ -44,7 +44,7 @@ impl<D: OpenChannel> Ruled<D> {
         // The newest of each is the last.
         found.sort_unstable_by_key(|&(id, seq, ppa)| (id & !TOMB, seq, ppa.0));
         for (n, &(id, seq, ppa)) in found.iter().enumerate() {
-            target.seq = target.seq.max(seq);
+            target.space.seq = target.space.seq.max(seq);
             let owner = id & !TOMB;
             if found.get(n + 1).is_none_or(|next| next.0 & !TOMB != owner) {
                 target.adopt(owner, id & TOMB != 0, ppa);
@@ -57,17 +57,17 @@ impl<D: OpenChannel> Ruled<D> {
     fn adopt(&mut self, owner: u64, is_tomb: bool, ppa: Ppa) {
         let unit = self.unit_of(ppa);
         if is_tomb {
-            self.tombs[owner as usize] = ppa.0 + 1;
-            self.buried += 1;
+            self.blocks.tombs[owner as usize] = ppa.0 + 1;
+            self.blocks.buried += 1;
         } else if let Some(entry) = self.entry(owner) {
             // A map of numbers, or one of other units: the set is not the one that wrote it.
             if self.rules.store(entry, Address::new(unit as u16, ppa.0)).is_err() {
                 return;
             }
         } else {
-            self.own[owner as usize] = ppa.0 + 1;
+            self.blocks.own[owner as usize] = ppa.0 + 1;
         }
-        self.owners[ppa.0 as usize] = (owner + 1) | if is_tomb { TOMB } else { 0 };
-        self.valid[self.geometry.chunk_index(ppa)] += 1;
+        self.blocks.owners[ppa.0 as usize] = (owner + 1) | if is_tomb { TOMB } else { 0 };
+        self.blocks.valid[self.geometry.chunk_index(ppa)] += 1;
     }
 }

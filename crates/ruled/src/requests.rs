@@ -121,10 +121,10 @@ impl<D: OpenChannel> Ruled<D> {
             work.asked.lba += 1;
         }
         self.read_run(&mut work);
-        self.last_request = now;
+        self.idle.since = now;
         let request = &mut self.requests[work.slot];
         if work.is_durable && request.status.is_ok() {
-            request.until = Some(self.row);
+            request.until = Some(self.space.row);
             self.syncing.push(work.slot);
             self.sync(now);
         } else {
@@ -134,8 +134,13 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// How the drive is, as rules see it.
     pub(crate) fn view(&self, now: Time) -> View {
-        let idle = now.since(self.last_request).min(LONGEST);
-        View { now: now.0, idle, temperature: 0, free: (self.free * 100 / self.chunks) as u8 }
+        let idle = now.since(self.idle.since).min(LONGEST);
+        View {
+            now: now.0,
+            idle,
+            temperature: 0,
+            free: (self.space.free * 100 / self.space.chunks) as u8,
+        }
     }
 
     /// The number of the application that has a block; of the last one where none has.
@@ -174,7 +179,7 @@ impl<D: OpenChannel> Ruled<D> {
             Verdict::Pass if op == Op::Write => self.write(work, None, None),
             Verdict::Serve(address) => self.read(work, address.map(|at| Ppa(at.place()))),
             Verdict::Pass if op == Op::Read => {
-                let at = self.own[work.asked.lba as usize].checked_sub(1);
+                let at = self.blocks.own[work.asked.lba as usize].checked_sub(1);
                 self.read(work, at.map(Ppa))
             }
             Verdict::Drop if op == Op::Read => self.read(work, None),
@@ -222,7 +227,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// There is no room in a unit: collection makes some, or nothing does.
     fn no_room(&mut self, unit: usize) -> Outcome {
-        let waits = !self.units[unit].rows.is_empty();
+        let waits = !self.space.units[unit].rows.is_empty();
         match !self.broken && (self.collect(unit) || waits) {
             true => Outcome::Waits,
             false => Outcome::Failed(Status::CAPACITY_EXCEEDED),
@@ -233,27 +238,29 @@ impl<D: OpenChannel> Ruled<D> {
     fn next_unit(&mut self, application: u16) -> usize {
         let all = &self.rules.rules().set().applications;
         let units = all.iter().find(|a| a.number == application).and_then(|a| a.units);
-        let (lo, count) = units
-            .map_or((0, self.units.len()), |units| (units.lo as usize, units.count() as usize));
-        self.turn = (self.turn + 1) % count;
-        lo + self.turn
+        let (lo, count) = units.map_or((0, self.space.units.len()), |units| {
+            (units.lo as usize, units.count() as usize)
+        });
+        self.space.turn = (self.space.turn + 1) % count;
+        lo + self.space.turn
     }
 
     /// An entry leads to a block from now on, which is in the newest row of its unit.
     pub(crate) fn lead(&mut self, unit: usize, owner: u64, ppa: Ppa) {
         let old = self.leads(owner);
-        let until = self.row;
+        let until = self.space.row;
         if let Some(old) = old {
             self.invalidate(old, until);
         }
-        if self.buried > 0
-            && let Some(tomb) = std::mem::take(&mut self.tombs[owner as usize]).checked_sub(1)
+        if self.blocks.buried > 0
+            && let Some(tomb) =
+                std::mem::take(&mut self.blocks.tombs[owner as usize]).checked_sub(1)
         {
-            self.buried -= 1;
+            self.blocks.buried -= 1;
             self.invalidate(Ppa(tomb), until);
         }
         match self.entry(owner) {
-            None => self.own[owner as usize] = ppa.0 + 1,
+            None => self.blocks.own[owner as usize] = ppa.0 + 1,
             Some(entry) => {
                 let address = Address::new(unit as u16, ppa.0);
                 self.rules.store(entry, address).expect("the checker has seen to the units");
@@ -264,7 +271,7 @@ impl<D: OpenChannel> Ruled<D> {
     /// Where an entry leads.
     pub(crate) fn leads(&self, owner: u64) -> Option<Ppa> {
         match self.entry(owner) {
-            None => self.own[owner as usize].checked_sub(1).map(Ppa),
+            None => self.blocks.own[owner as usize].checked_sub(1).map(Ppa),
             Some(entry) => self.rules.state().address(entry).map(|at| Ppa(at.place())),
         }
     }
@@ -279,7 +286,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// The same of the target's own map.
     fn forget_own(&mut self, lba: u64) {
-        if let Some(ppa) = std::mem::take(&mut self.own[lba as usize]).checked_sub(1) {
+        if let Some(ppa) = std::mem::take(&mut self.blocks.own[lba as usize]).checked_sub(1) {
             self.forget(lba, Ppa(ppa));
         }
     }
@@ -297,11 +304,11 @@ impl<D: OpenChannel> Ruled<D> {
             return false;
         };
         self.counters.metadata += 1;
-        self.buried += 1;
-        self.tombs[owner as usize] = ppa.0 + 1;
+        self.blocks.buried += 1;
+        self.blocks.tombs[owner as usize] = ppa.0 + 1;
         self.forgotten.pop();
         if self.forgotten.iter().all(|other| other.1 != chunk) {
-            self.until[chunk] = self.row;
+            self.blocks.until[chunk] = self.space.row;
         }
         true
     }
@@ -324,7 +331,7 @@ impl<D: OpenChannel> Ruled<D> {
             return Outcome::Done;
         };
         let unit = self.unit_of(ppa);
-        if self.units[unit].rows.is_empty() || self.buffered(unit, ppa).is_none() {
+        if self.space.units[unit].rows.is_empty() || self.buffered(unit, ppa).is_none() {
             work.run = Some((ppa, 1));
             return Outcome::Done;
         }
@@ -339,7 +346,7 @@ impl<D: OpenChannel> Ruled<D> {
     fn read_run(&mut self, work: &mut Work) {
         let Some((ppa, count)) = work.run.take() else { return };
         let chunk = self.geometry.chunk_index(ppa);
-        self.readers[chunk] += 1;
+        self.blocks.readers[chunk] += 1;
         let request = &mut self.requests[work.slot];
         request.parts += 1;
         let buffer = request.buffer.take(count as usize * self.shape.kept as usize);
@@ -349,7 +356,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// A read has ended.
     pub(crate) fn read_done(&mut self, now: Time, slot: u32, chunk: usize, done: VectorDone) {
-        self.readers[chunk] -= 1;
+        self.blocks.readers[chunk] -= 1;
         self.requests[slot].buffer.give(done.buffer);
         let status = if ftl::is_read(done.status) { Status::SUCCESS } else { done.status };
         self.part_done(now, slot, status);

@@ -87,13 +87,13 @@ impl<D: OpenChannel> Ruled<D> {
         owner: Owner,
         source: &Source<'_>,
     ) -> Option<Ppa> {
-        let gathered = self.units[unit].gathered[stream as usize];
+        let gathered = self.space.units[unit].gathered[stream as usize];
         let id = match gathered {
             Some(id) => id,
             None => self.begin(unit, stream)?,
         };
         let (kept, size) = (self.shape.kept as usize, self.geometry.row_blocks() as usize);
-        let row = &mut self.rows[id];
+        let row = &mut self.space.rows[id];
         let at = row.count as usize;
         let ppa = Ppa(row.ppa.0 + u64::from(row.count));
         let (data, tags) = row.buffer.bytes_mut().split_at_mut(size * kept);
@@ -102,13 +102,13 @@ impl<D: OpenChannel> Ruled<D> {
         match source {
             Source::Data(bytes) => {
                 data.copy_from_slice(bytes);
-                self.seq += 1;
-                Tag { id: owner - 1, seq: self.seq }.store(tag);
+                self.space.seq += 1;
+                Tag { id: owner - 1, seq: self.space.seq }.store(tag);
             }
             Source::Tomb => {
                 data.fill(0);
-                self.seq += 1;
-                Tag { id: (owner - 1) | TOMB, seq: self.seq }.store(tag);
+                self.space.seq += 1;
+                Tag { id: (owner - 1) | TOMB, seq: self.space.seq }.store(tag);
             }
             Source::Moved(bytes, with) => {
                 data.copy_from_slice(bytes);
@@ -121,19 +121,20 @@ impl<D: OpenChannel> Ruled<D> {
             self.send(id);
         }
         let chunk = self.geometry.chunk_index(ppa);
-        self.owners[ppa.0 as usize] = owner;
-        self.valid[chunk] += 1;
+        self.blocks.owners[ppa.0 as usize] = owner;
+        self.blocks.valid[chunk] += 1;
         Some(ppa)
     }
 
     /// Begins a row.
     fn begin(&mut self, unit: usize, stream: Stream) -> Option<u32> {
-        if self.broken || self.units[unit].rows.len() >= ROWS - usize::from(stream == Stream::User)
+        if self.broken
+            || self.space.units[unit].rows.len() >= ROWS - usize::from(stream == Stream::User)
         {
             return None;
         }
         let (size, rows) = (self.geometry.row_blocks(), self.geometry.chunk_blocks());
-        let of = &mut self.units[unit];
+        let of = &mut self.space.units[unit];
         let open = &mut of.open[stream as usize];
         if let Some((chunk, _)) = open.take_if(|(_, next)| *next >= rows) {
             of.closed.push(chunk);
@@ -145,16 +146,16 @@ impl<D: OpenChannel> Ruled<D> {
                 return None;
             }
             *open = of.free.pop().map(|chunk| (chunk, 0));
-            self.free -= 1;
+            self.space.free -= 1;
         }
         let (chunk, next) = open.as_mut()?;
         let ppa = Ppa(self.geometry.chunk_start(*chunk).0 + u64::from(*next));
         *next += size;
-        self.row += 1;
-        let id = self.rows.take_as_is();
-        let row = &mut self.rows[id];
+        self.space.row += 1;
+        let id = self.space.rows.take_as_is();
+        let row = &mut self.space.rows[id];
         (row.ppa, row.count, row.unit) = (ppa, 0, unit);
-        (row.number, row.is_sent, row.are_copies) = (self.row, false, true);
+        (row.number, row.is_sent, row.are_copies) = (self.space.row, false, true);
         of.rows.push(id);
         of.gathered[stream as usize] = Some(id);
         Some(id)
@@ -163,7 +164,7 @@ impl<D: OpenChannel> Ruled<D> {
     /// Sends a row, padded where it is not full.
     fn send(&mut self, id: u32) {
         let (kept, size) = (self.shape.kept as usize, self.geometry.row_blocks());
-        let row = &mut self.rows[id];
+        let row = &mut self.space.rows[id];
         if row.count < size {
             let from = row.count as usize;
             let (data, tags) = row.buffer.bytes_mut().split_at_mut(size as usize * kept);
@@ -174,7 +175,7 @@ impl<D: OpenChannel> Ruled<D> {
         }
         row.is_sent = true;
         let (ppa, buffer) = (row.ppa, row.buffer.lend());
-        for gathered in &mut self.units[row.unit].gathered {
+        for gathered in &mut self.space.units[row.unit].gathered {
             gathered.take_if(|gathered| *gathered == id);
         }
         self.command(Cookie::Row(id), VectorOp::Write, Content::Tagged, (ppa, size), buffer);
@@ -205,11 +206,11 @@ impl<D: OpenChannel> Ruled<D> {
     /// A row is programmed, or not.
     pub(crate) fn programmed(&mut self, now: Time, id: u32, done: VectorDone) {
         self.broken |= !done.status.is_ok();
-        let row = &mut self.rows[id];
+        let row = &mut self.space.rows[id];
         row.buffer.reclaim(done.buffer);
         let unit = row.unit;
-        self.units[unit].rows.retain(|&other| other != id);
-        self.rows.give(id);
+        self.space.units[unit].rows.retain(|&other| other != id);
+        self.space.rows.give(id);
         if !self.syncing.is_empty() {
             self.sync(now);
         }
@@ -219,10 +220,10 @@ impl<D: OpenChannel> Ruled<D> {
     /// these do not matter. Whether none of them is left, gathered or on its way.
     pub(crate) fn settle(&mut self, until: u64, with_copies: bool) -> bool {
         let mut is_done = true;
-        for unit in 0..self.units.len() {
-            for n in 0..self.units[unit].rows.len() {
-                let id = self.units[unit].rows[n];
-                let row = &self.rows[id];
+        for unit in 0..self.space.units.len() {
+            for n in 0..self.space.units[unit].rows.len() {
+                let id = self.space.units[unit].rows[n];
+                let row = &self.space.rows[id];
                 if row.number > until || (row.are_copies && !with_copies) {
                     continue;
                 }
@@ -238,8 +239,8 @@ impl<D: OpenChannel> Ruled<D> {
     /// The row of a unit that has a block, and the block's data in it.
     pub(crate) fn buffered(&self, unit: usize, ppa: Ppa) -> Option<&[u8]> {
         let kept = self.shape.kept as usize;
-        self.units[unit].rows.iter().find_map(|&id| {
-            let row = &self.rows[id];
+        self.space.units[unit].rows.iter().find_map(|&id| {
+            let row = &self.space.rows[id];
             let at = ppa.0.checked_sub(row.ppa.0).filter(|&at| at < u64::from(row.count))?;
             Some(&row.buffer.bytes()[at as usize * kept..][..kept])
         })
@@ -247,15 +248,15 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// The unit of a physical block, as rules number it.
     pub(crate) fn unit_of(&self, ppa: Ppa) -> usize {
-        self.unit_of_pu[self.geometry.pu_index(ppa)].into()
+        self.space.unit_of_pu[self.geometry.pu_index(ppa)].into()
     }
 
     /// A block is valid no more, once the row with this number is programmed.
     pub(crate) fn invalidate(&mut self, ppa: Ppa, until: u64) {
         let chunk = self.geometry.chunk_index(ppa);
-        if std::mem::take(&mut self.owners[ppa.0 as usize]) != 0 {
-            self.valid[chunk] -= 1;
+        if std::mem::take(&mut self.blocks.owners[ppa.0 as usize]) != 0 {
+            self.blocks.valid[chunk] -= 1;
         }
-        self.until[chunk] = self.until[chunk].max(until);
+        self.blocks.until[chunk] = self.blocks.until[chunk].max(until);
     }
 }

@@ -14,12 +14,12 @@ const IDLE: (u64, u64) = (1_000_000, 16_000_000_000);
 impl<D: OpenChannel> Ruled<D> {
     /// When the rules are asked next about idle time.
     fn idle_at(&self) -> Option<Time> {
-        let is_idle = self.requests.live() == 0 && self.work.is_none() && !self.closing;
-        (is_idle && self.idle_after <= IDLE.1).then(|| self.last_request + self.idle_after)
+        let is_idle = self.requests.live() == 0 && self.work.is_none() && !self.end.closing;
+        (is_idle && self.idle.after <= IDLE.1).then(|| self.idle.since + self.idle.after)
     }
 
     fn ask_idle(&mut self, now: Time) {
-        self.idle_after *= 2;
+        self.idle.after *= 2;
         for n in 0..self.rules.rules().set().applications.len() {
             let application = self.rules.rules().set().applications[n].number;
             let asked =
@@ -30,8 +30,8 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// What has waited goes on.
     fn pump(&mut self, now: Time) {
-        if self.collected > 0 {
-            (0..self.units.len()).for_each(|unit| self.step(unit));
+        if self.space.collected > 0 {
+            (0..self.space.units.len()).for_each(|unit| self.step(unit));
         }
         if self.work.is_some() {
             self.go_on(now);
@@ -39,11 +39,12 @@ impl<D: OpenChannel> Ruled<D> {
         if !self.syncing.is_empty() {
             self.sync(now);
         }
-        if self.closing && !self.closed && !self.is_closing_sent && self.settle(u64::MAX, false) {
-            self.is_closing_sent = self.device.is_cached();
-            match self.is_closing_sent {
+        if self.end.closing && !self.end.closed && !self.end.is_sent && self.settle(u64::MAX, false)
+        {
+            self.end.is_sent = self.device.is_cached();
+            match self.end.is_sent {
                 true => self.flush_device(Cookie::Close),
-                false => self.closed = !self.broken,
+                false => self.end.closed = !self.broken,
             }
         }
     }
@@ -57,7 +58,7 @@ impl<D: OpenChannel> Port for Ruled<D> {
         while self.has_room()
             && let Some(req) = reqs.pop()
         {
-            self.idle_after = IDLE.0;
+            self.idle.after = IDLE.0;
             self.take(now, req);
         }
         self.device.submit(now, &mut self.out);
@@ -79,7 +80,7 @@ impl<D: OpenChannel> Port for Ruled<D> {
                 Cookie::Move(unit) => self.moved(unit, done),
                 Cookie::Reset(unit) => self.erased(unit, &done),
                 Cookie::Flush(slot) => self.part_done(to, slot, done.status),
-                Cookie::Close => self.closed = done.status.is_ok(),
+                Cookie::Close => self.end.closed = done.status.is_ok(),
             }
         }
         if self.ready.is_empty() && self.idle_at().is_some_and(|at| at <= to) {
@@ -101,16 +102,17 @@ impl<D: OpenChannel> Target for Ruled<D> {
     }
 
     fn free_chunks(&self) -> u64 {
-        u64::from(self.free)
+        u64::from(self.space.free)
     }
 
     fn valid_blocks(&self, chunk: usize) -> u32 {
-        self.valid[chunk]
+        self.blocks.valid[chunk]
     }
 
     fn memory(&self) -> Memory {
-        let map = 8 * (self.own.len() + self.tombs.len()) as u64 + self.rules.state().bytes();
-        let valid = 8 * self.owners.len() as u64 + 16 * self.valid.len() as u64;
+        let map = 8 * (self.blocks.own.len() + self.blocks.tombs.len()) as u64
+            + self.rules.state().bytes();
+        let valid = 8 * self.blocks.owners.len() as u64 + 16 * self.blocks.valid.len() as u64;
         Memory { map, valid, ..Memory::default() }
     }
 
@@ -120,18 +122,18 @@ impl<D: OpenChannel> Target for Ruled<D> {
 
     fn state_hash(&self) -> u64 {
         let mix = |hash: u64, word: u64| port::random::mix(hash ^ word);
-        let owners = self.owners.iter().enumerate().filter(|(_, owner)| **owner != 0);
-        owners.fold(self.seq, |hash, (at, &owner)| mix(mix(hash, at as u64), owner))
+        let owners = self.blocks.owners.iter().enumerate().filter(|(_, owner)| **owner != 0);
+        owners.fold(self.space.seq, |hash, (at, &owner)| mix(mix(hash, at as u64), owner))
     }
 
     fn close(&mut self, now: Time) {
-        self.closing = true;
+        self.end.closing = true;
         self.pump(now);
         self.device.submit(now, &mut self.out);
     }
 
     fn is_closed(&self) -> bool {
-        self.closed
+        self.end.closed
     }
 }
 
