@@ -27,6 +27,8 @@ pblk reads 1/1, plain and hinted|pblk_speed|reads size=1 depth=1 fixed=N
 pblk fresh writes 32/32|pblk_speed|fresh size=1 batch=32 fixed=N
 pblk steady writes 32/32|pblk_speed|steady size=1 warm=1 batch=32 fixed=N
 pblk in drive time, a read and a write|pblk_speed|virtual size=1 fixed=N
+rules, 10 installed|decide|10 N
+rules, 1000 installed|decide|1000 N
 '
 
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 1; }
@@ -34,6 +36,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$cargo" build --profile dist --locked --quiet -p ssdkit-blkmq --example layer_speed
 "$cargo" build --profile dist --locked --quiet -p ssdkit-targets --example pblk_speed
+"$cargo" build --profile dist --locked --quiet -p ssdkit-rules --example decide
 
 # Instructions of a command.
 count() {
