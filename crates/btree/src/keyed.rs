@@ -25,6 +25,10 @@ use crate::store::{Awaited, StoreError};
 /// The least room of an operation for its value, in bytes.
 const LEAST: usize = 4096;
 
+/// The most bytes that a value is expected to have, so that a long one takes no room from
+/// short ones after it: of longer ones a second read is little.
+const MOST_EXPECTED: usize = 64 << 10;
+
 /// The most room for keys of a scan, and the least: two of the longest.
 const LISTED: usize = 64 << 10;
 const LISTED_LEAST: usize = 2 * (1 + MAX_KEY_BYTES);
@@ -397,7 +401,7 @@ impl<'a> Keyed<'a> {
         let len = len as usize;
         if op.kind == Kind::Get {
             self.expected = match len > self.expected {
-                true => room_of(len).min(self.shape.max_value as usize),
+                true => room_of(len).min(self.shape.max_value as usize).min(MOST_EXPECTED),
                 false => (self.expected - (self.expected - len) / 16).max(LEAST),
             };
             if len > value.len() {

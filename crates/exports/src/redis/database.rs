@@ -443,6 +443,11 @@ impl Database {
             };
             match result {
                 Ok(state) => job.state = state,
+                // What is under way ends first: it is told to this command.
+                Err(refusal) if self.inbox.mails[seat as usize].outstanding > 0 => {
+                    self.inbox.mails[seat as usize].error = Some(refusal);
+                    return Progress::Waits;
+                }
                 Err(refusal) => {
                     if !self.common.is_ordered && job.has_writes() {
                         // Some of them may be there.

@@ -88,6 +88,8 @@ pub struct Locks {
     pub retry: VecDeque<u32>,
     /// The last flush that a write is in.
     flush: u64,
+    /// The same of the last claim on everything.
+    of_everything: u64,
 }
 
 impl Locks {
@@ -101,6 +103,7 @@ impl Locks {
             gate: VecDeque::new(),
             retry: VecDeque::new(),
             flush: 0,
+            of_everything: 0,
         }
     }
 
@@ -167,6 +170,9 @@ impl Locks {
     /// durable.
     pub fn wrote(&mut self, claim: &Claim, flush: u64) {
         self.flush = flush;
+        if claim.everything {
+            self.of_everything = flush;
+        }
         for &i in &claim.stripes {
             self.stripes[usize::from(i)].flush = flush;
         }
@@ -176,7 +182,7 @@ impl Locks {
     /// seen.
     pub fn seen(&self, claim: &Claim) -> u64 {
         let all = claim.stripes.iter().map(|&i| self.stripes[usize::from(i)].flush);
-        all.max().unwrap_or(0)
+        all.max().unwrap_or(0).max(self.of_everything)
     }
 
     /// The same for somebody who has seen everything.
@@ -216,6 +222,19 @@ impl Locks {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// What was written by a claim on everything is seen by each key's reader.
+    #[test]
+    fn a_claim_on_everything_is_seen_by_all() {
+        let (mut locks, mut all, mut one) = (Locks::new(), Claim::default(), Claim::default());
+        all.on_everything();
+        assert!(locks.take(0, &mut all, false));
+        locks.wrote(&all, 5);
+        locks.give(&mut all);
+        one.on([b"key".as_slice()].into_iter(), false);
+        one.only_looks();
+        assert_eq!(locks.seen(&one), 5);
+    }
 
     #[test]
     fn everything_waits_for_all_and_keeps_all_out() {

@@ -105,6 +105,18 @@ fn what_it_lacks_is_refused() {
         assert!(error.starts_with("-ERR ") && error.contains(says), "{error}");
     }
     assert_eq!(client.ask("DBSIZE"), Reply::Int(0));
+    // A key that is refused at once, while others of the command are read or written.
+    let long = "k".repeat(300);
+    client.ask("SET a 1");
+    for command in ["EXISTS a KEY a", "EXISTS KEY a", "MGET a b KEY", "DEL a KEY", "MSET a 1 KEY 2"]
+    {
+        for _ in 0..50 {
+            assert!(client.send(&command.replace("KEY", &long)));
+            let error = client.line().unwrap();
+            assert!(error.contains("longer than 254"), "{command}: {error}");
+        }
+    }
+    assert_eq!(client.ask("EXISTS b"), Reply::Int(0));
     server.stop();
 }
 
