@@ -7,13 +7,16 @@ use rustix::thread::sched_yield;
 /// Looks between two at the clock: some microseconds.
 const LOOKS: u32 = 64;
 
-/// Looks for something for about so long; not at all where that is no time. Gives
+/// The longest look, whatever was asked for: who sleeps sees that the other is gone.
+pub const MOST: Duration = Duration::from_secs(1);
+
+/// Looks for something for about so long, at most [`MOST`]; not at all where that is no time. Gives
 /// whether it came. After some looks, which mostly find it, the clock is read, and others
 /// may have the processor: the other side may have been woken on this core, and would
 /// wait until this one sleeps.
 #[inline]
 pub fn linger(time: Duration, came: impl Fn() -> bool) -> bool {
-    let mut start = None;
+    let (mut start, time) = (None, time.min(MOST));
     loop {
         if time.is_zero() {
             return false;

@@ -15,8 +15,11 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat,
     memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use tags::{Armed, Word};
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
 
 /// What keeps the length as it is.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -136,6 +139,19 @@ impl Region {
         }
     }
 
+    /// Gives the system back what lies behind `from`, but for the rest of a page; both sides
+    /// read zeros there. What the other side writes later is its own memory. Nothing may
+    /// borrow it.
+    pub fn give_up(&self, from: usize) {
+        let from = from.next_multiple_of(PAGE).min(self.len);
+        // SAFETY: they are inside and mapped shared; other bytes, which may come at any
+        // time. Where the system refuses they stay.
+        let _ = unsafe {
+            let start = self.start.as_ptr().add(from).cast();
+            madvise(start, self.len - from, Advice::LinuxRemove)
+        };
+    }
+
     /// Where it begins, for who reads and writes in place, in C above all. Mapped as long
     /// as this lives.
     pub fn start(&self) -> NonNull<u8> {
@@ -171,6 +187,22 @@ mod tests {
         assert!(one.armed(0).take() && !other.armed(0).take());
         assert!(ftruncate(&file, 0).is_err() && ftruncate(&file, 1 << 20).is_err());
         assert!(Region::map(&file, 8193).is_err());
+    }
+
+    #[test]
+    fn what_is_given_up_is_given_back_to_the_system() {
+        let (file, one) = Region::create(3 << 12).unwrap();
+        let other = Region::map(&file, 3 << 12).unwrap();
+        (0..3).for_each(|page| one.write(page << 12, b"abc"));
+        let pages = || fstat(&file).unwrap().st_blocks / 8;
+        assert_eq!(pages(), 3);
+        one.give_up(100);
+        assert_eq!(pages(), 1);
+        let mut seen = [1; 3];
+        other.read(4096, &mut seen);
+        assert_eq!(seen, [0; 3]);
+        other.read(0, &mut seen);
+        assert_eq!(&seen, b"abc");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! breaks the protocol, or dies, ends its own channel; what it has inside the drive is
 //! waited for first.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use tags::Stamped;
 
 use super::slots::Slots;
 use crate::drive::{DriveLost, Seat, Wait, clear, sleep};
+use crate::listen::StopHandle;
 
 /// Turns that found nothing before somebody else may have the processor.
 const TURNS: u32 = 16;
@@ -49,8 +50,8 @@ pub struct Parts<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     pub slots: Slots,
     /// A place at the drive.
     pub seat: Seat<'a, P>,
-    /// Readable when the server stops.
-    pub stop: BorrowedFd<'a>,
+    /// Says when the server stops.
+    pub stop: &'a StopHandle,
     /// How long it looks for requests before it sleeps.
     pub linger: Duration,
 }
@@ -87,6 +88,9 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
     /// Serves it until it ends, and writes down why.
     pub fn run(mut self) -> Ending {
         let ending = self.serve().unwrap_or(Ending::Ended(End::DriveLost));
+        // A client that has gone, or may not go on, has no more of the server's memory.
+        let from = if ending == Ending::Left { 0 } else { self.parts.layout.buffers };
+        self.parts.region.give_up(from);
         if let Ending::Ended(end) = ending {
             let place = self.parts.region.number(Layout::ENDED);
             place.store(end.code(), Ordering::Release);
@@ -97,6 +101,10 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
     fn serve(&mut self) -> Result<Ending, DriveLost> {
         loop {
             self.take_requests();
+            // Also where all that is asked is refused, so that nothing is ever inside.
+            if self.parts.slots.count() == 0 && self.parts.stop.is_stopped() {
+                self.leaving.get_or_insert(Ending::Ended(End::Stopped));
+            }
             if self.parts.slots.count() > 0 {
                 self.turn()?;
             } else if let Some(ending) = self.leaving {
@@ -224,7 +232,8 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
 
     /// With nothing inside: looks for requests for a while, and then sleeps.
     fn idle(&mut self) {
-        if !linger(self.parts.linger, || self.is_asked()) {
+        let stop = self.parts.stop;
+        if !linger(self.parts.linger, || self.is_asked() || stop.is_stopped()) {
             self.sleep(None);
         }
     }
@@ -241,7 +250,7 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
         }
         let Parts { socket, seat, stop, .. } = &self.parts;
         let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let mut fds = [of(seat.bell()), of(*stop), PollFd::new(socket, PollFlags::IN)];
+        let mut fds = [of(seat.bell()), of(stop.bell()), PollFd::new(socket, PollFlags::IN)];
         // Who leaves waits for the drive alone.
         let count = if self.leaving.is_some() { 1 } else { fds.len() };
         sleep(&mut fds[..count], time);

@@ -133,9 +133,9 @@ impl<'env, P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, 'env, P> {
 
     /// Gives a client a thread, or turns it away.
     fn take(&self, socket: OwnedFd) {
-        let open = Held::of(&self.counters.open, 1, MOST.min(self.limits.clients as u64));
-        let Ok(open) = open else {
-            let _ = refuse(&socket, &format!("all {MOST} channels are taken: close one"));
+        let most = MOST.min(self.limits.clients as u64);
+        let Ok(open) = Held::of(&self.counters.open, 1, most) else {
+            let _ = refuse(&socket, &format!("all {most} channels are taken: close one"));
             return self.refuse();
         };
         let (served, drive, stop) = (self.served, self.drive, self.stop);
@@ -187,7 +187,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Host<'_, P> {
         };
         let (region, layout, slots, seat) = opened;
         self.count(&self.counters.channels);
-        let (stop, linger) = (self.stop.bell(), self.served.linger);
+        let (stop, linger) = (self.stop, self.served.linger);
         let parts = Parts { socket, region, layout, slots, seat, stop, linger };
         if Connection::new(parts).run() == Ending::Ended(End::Garbage) {
             self.count(&self.counters.faults);

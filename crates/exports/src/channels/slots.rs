@@ -14,6 +14,9 @@ use tags::OwnTags;
 pub const SHARE: u32 = 1 << 20;
 /// So many bytes of a trim or write of zeros count as one.
 const LIGHTER: u32 = 16;
+/// What the smallest request counts as, and a flush, which has no bytes and costs others.
+const LEAST: u32 = 4 << 10;
+const FLUSH: u32 = 64 << 10;
 /// The longest trim or write of zeros.
 pub const MOST_TRIM: u32 = SHARE * LIGHTER;
 /// With so much inside a channel's turns come after those of who has less.
@@ -114,7 +117,11 @@ impl Slots {
         let (offset, len) = if op == BlockOp::Flush { (0, 0) } else { (offset, len) };
         let tag = self.free.take().expect("the caller saw room");
         let slot = &mut self.slots[tag as usize];
-        slot.weight = if moves { len } else { len / LIGHTER };
+        slot.weight = match op {
+            BlockOp::Flush => FLUSH,
+            _ if moves => len.max(LEAST),
+            _ => (len / LIGHTER).max(LEAST),
+        };
         (slot.id, slot.buffer) = (id, buffer);
         (self.count, self.inside) = (self.count - 1, self.inside + slot.weight);
         let mut own = slot.memory.take(stored);

@@ -8,13 +8,14 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use channels::handshake::{Answer, Patience, ask};
-use channels::wire::{End, Hello, MAX_DEPTH, VERSION};
+use channels::wire::{End, Hello, MAX_DEPTH, REQUEST_WORDS, VERSION};
 use channels::{Client, ClientError, Completion, Layout, Options, Region, Request};
 use exports::channels::{Report, Served, Server};
 use exports::listen::StopHandle;
 use exports::{Limits, SharedDrive};
 use port::random::Random;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
+use tags::Stamped;
 
 const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 1 << 18, depth: 64 };
 
@@ -358,6 +359,31 @@ fn a_hostile_client_harms_only_itself() {
         assert!(report.channels == 41 && report.refused == 0, "{report:?}");
         assert!(drive.inside.is_empty(), "all that was asked has ended");
     }
+}
+
+/// One that only asks what is refused, again and again, keeps no server from its end.
+#[test]
+fn who_asks_nonsense_without_end_does_not_hold_the_server() {
+    let mut client = None;
+    let (_, report, _) = served(plain(0), |path| {
+        let (socket, region, layout) = raw(path, 4);
+        client = Some(std::thread::spawn(move || {
+            let mut requests = Stamped::<REQUEST_WORDS>::new(4);
+            let queue = region.words(Layout::REQUESTS, Stamped::<REQUEST_WORDS>::words(4));
+            while region.number(Layout::ENDED).load(Ordering::Acquire) == 0 {
+                requests.put(queue, [u64::MAX; REQUEST_WORDS]);
+                if region.armed(Layout::SERVER_SLEEPS).take() {
+                    channels::handshake::wake(&socket);
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            End::of(region.number(Layout::ENDED).load(Ordering::Acquire))
+        }));
+        assert_eq!(layout.depth, 4);
+        std::thread::sleep(Duration::from_millis(20));
+    });
+    assert_eq!(client.unwrap().join().unwrap(), Some(End::Stopped));
+    assert_eq!(report, Report { channels: 1, refused: 0, faults: 0 });
 }
 
 /// A stamp that no client can have written ends the channel, with a reason.
