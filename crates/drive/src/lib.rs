@@ -32,6 +32,7 @@ pub mod power;
 pub mod redundancy;
 pub mod restore;
 pub mod say;
+mod shared;
 pub mod slc;
 pub mod spec;
 pub mod stack;

@@ -15,7 +15,6 @@
 use device::{Buffered, Cached, Device, Link, OpenChannel, Powered, Queued};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
-use media::{Claim, CreateError};
 use nvram::{NvRam, Protected, Started};
 use port::lazy::{SPARE, ask_for};
 use port::{BLOCK_BYTES, Port, Ring, Striped, Time, random};
@@ -25,11 +24,12 @@ use targets::{Pblk, PblkConfig};
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::fault_rules::Layer;
-use crate::lower::{self, Flash, Lower};
+use crate::lower::{self, Lower};
 use crate::memory;
+use crate::shared::share;
 use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
-use crate::whole::{self, Boxed, Drive, Faulted, Left, Shared};
+use crate::whole::{self, Boxed, Drive, Faulted, Left};
 
 /// Of a drive that is there again: for how long it was off, in ns. Nothing of a
 /// new one.
@@ -264,47 +264,6 @@ fn start<D: Lower>(
     }
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     Pblk::recover(lower, set_up, Time::ZERO).map_err(failed)
-}
-
-/// Several targets on one device: new, or recovered one after the other.
-fn share(
-    config: &DriveConfig,
-    seed: u64,
-    flash: Flash,
-    is_found: bool,
-) -> Result<(Shared, Time), Error> {
-    let targets = config.spec.targets;
-    let depth = (media::depth_for_targets(flash.depth()) / targets as usize).max(1);
-    let (mut shared, mut ready) = (Shared::new(flash), Time::ZERO);
-    let failed = |source| Error::Recovery { name: config.name.clone(), source };
-    for n in 0..targets {
-        let one = &config.target(n);
-        let timing = &one.profile.timing;
-        let claim = Claim {
-            place: config.place(n),
-            depth,
-            open_chunks: (timing.open_chunks, timing.open_chunks_pu),
-            chunk_time: 0,
-        };
-        let set_up = target(one, seed.wrapping_add(random::STEP.wrapping_mul(n.into())));
-        if is_found {
-            let find = |partition, now| Pblk::recover(partition, set_up, now).map_err(failed);
-            let found = shared.found(&claim, ready, find);
-            (shared, ready) = found.map_err(create_error)?;
-        } else {
-            let make = |partition| new_target(one, partition, set_up);
-            shared.create(&claim, make).map_err(create_error)?;
-        }
-    }
-    Ok((shared, ready))
-}
-
-fn create_error(e: CreateError<Error>) -> Error {
-    match e {
-        // Of a drive that was resolved: nothing that its user could mend.
-        CreateError::Media(e) => Error::Failed(e.to_string()),
-        CreateError::Target(e) => e,
-    }
 }
 
 /// Puts a protected cache above a drive. What its journal writes again the host

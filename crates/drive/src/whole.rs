@@ -23,7 +23,6 @@ use device::{
 };
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
-use media::Partition;
 use nvram::{JournalError, Protected};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
@@ -32,7 +31,7 @@ use targets::Pblk;
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
-use crate::lower::{Flash, Lower, Struck, set_rules, struck, two_ports};
+use crate::lower::{Lower, Struck, set_rules, struck, two_ports};
 use crate::patience::Patience;
 
 /// Completions that are taken at a time while a drive is ended.
@@ -316,9 +315,6 @@ impl<D: Drive + ?Sized> Observed for D {
         Energy { idle: all.idle.saturating_sub(saved), ..all }
     }
 }
-
-/// Several targets on one device.
-pub type Shared = media::Shared<Flash, Pblk<Partition<Flash>>>;
 
 /// A drive of any kind.
 pub type Boxed = Box<dyn Drive>;
@@ -688,61 +684,6 @@ impl Drive for Faulted {
     }
 }
 
-impl Drive for Shared {
-    fn shards(&self) -> usize {
-        1
-    }
-
-    fn lower(&self, _shard: usize) -> &dyn Lower {
-        self.media().device()
-    }
-
-    fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
-        self.media_mut().device_mut()
-    }
-
-    fn targets(&self) -> usize {
-        self.numbers().count()
-    }
-
-    fn target(&self, target: usize) -> &dyn Target {
-        let target: &Pblk<_> = media::Shared::target(self, target);
-        target
-    }
-
-    fn target_mut(&mut self, target: usize) -> &mut dyn Target {
-        let target: &mut Pblk<_> = media::Shared::target_mut(self, target);
-        target
-    }
-
-    fn part(&self, target: usize) -> Option<(u64, u64)> {
-        Some((self.first_of(target), self.shape_of(target).bytes))
-    }
-
-    fn valid_blocks(&self, _shard: usize, chunk: usize) -> u32 {
-        let owner = self.media().owner(chunk);
-        owner.map_or(0, |(n, its)| Target::valid_blocks(media::Shared::target(self, n), its))
-    }
-
-    fn tend(&mut self, now: Time) {
-        self.lower_mut(0).device_mut().patrol(now);
-        self.heed_notices(now);
-    }
-
-    fn shape(&self) -> Shape {
-        media::Shared::shape(self)
-    }
-
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.lower_mut(0).device_mut().set_on_a_clock(false);
-        let at = rest(&mut *self, now, Some(now));
-        self.close(now);
-        let at = at.max(rest(&mut *self, now, None));
-        let closed = self.is_closed();
-        ended(Box::new(self.into_device()), closed, at)
-    }
-}
-
 /// Shuts down a target, and what is below it.
 fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
     target.below_mut().device_mut().set_on_a_clock(false);
@@ -755,7 +696,7 @@ fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Er
 
 /// Lets what is due happen, until then or until nothing is: also what comes after the end,
 /// erases that nothing waits for. Gives the time that it came to, not before `now`.
-fn rest<P>(port: &mut P, now: Time, until: Option<Time>) -> Time
+pub(crate) fn rest<P>(port: &mut P, now: Time, until: Option<Time>) -> Time
 where
     P: Port<Cmd = BlockReq, Done = BlockDone>,
 {
@@ -770,7 +711,7 @@ where
 }
 
 /// What a drive left whose targets have ended, all well or not.
-fn ended(lower: Box<dyn Lower>, closed: bool, at: Time) -> Result<Ended, Error> {
+pub(crate) fn ended(lower: Box<dyn Lower>, closed: bool, at: Time) -> Result<Ended, Error> {
     let device = lower.into_device();
     let chunks = device.chunks().to_vec();
     let medium = device.cut().into_lowest();
