@@ -76,3 +76,10 @@ fn own_blocks_get_a_chunk_of_data_s() {
 fn a_mirror_with_one_chunk_does_not_stay_behind() {
     goes_well(11_312_077);
 }
+
+/// Records that users put filled the chunk that collection had opened with the last but
+/// one that was free: it gave back none, and a delete found no room.
+#[test]
+fn collection_keeps_the_chunk_that_it_opens_where_few_are_free() {
+    [2400, 3486, 3955].into_iter().for_each(|seed| goes_well_over(seed, Over::Keys));
+}

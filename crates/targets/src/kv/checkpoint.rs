@@ -118,7 +118,8 @@ impl Checkpoint {
     /// was whole they were programmed, so the next one is not.
     pub fn covers(&self, age: u64) -> bool {
         let ago = self.epoch.wrapping_sub(age) & 3;
-        ago == 3 || ago == 2 && !self.is_at_work() && self.whole == self.number
+        let ago = ago + u64::from(ago > 0 && mutation::is(Mutation::ForgetDeleted));
+        ago >= 3 || ago == 2 && !self.is_at_work() && self.whole == self.number
     }
 
     /// Whether it waits for the drive's flush; that one is sent; and is over.

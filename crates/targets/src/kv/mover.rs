@@ -9,6 +9,7 @@
 use device::{Content, OpenChannel, VectorOp};
 use port::{Buffer, OutOfMemory, Scratch, Status};
 
+use super::mutation::{self, Mutation};
 use super::place::{Kind, Place};
 use super::record::{Body, Record, Run, large_bytes};
 use super::space::{Space, Stream};
@@ -80,7 +81,7 @@ impl Mover {
 
     /// Whether rows of this key's value are moved.
     pub fn locks(&self, hash: u64) -> bool {
-        self.hash == hash && hash != 0
+        self.hash == hash && hash != 0 && !mutation::is(Mutation::MoveUnlocked)
     }
 
     /// Begins with a chunk.

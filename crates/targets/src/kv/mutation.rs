@@ -15,16 +15,25 @@ pub enum Mutation {
     ForgetRow,
     /// A checkpoint ends before the rows that it leads to are programmed.
     CheckpointEarly,
+    /// What was deleted is forgotten with the first checkpoint that began after it.
+    ForgetDeleted,
+    /// A start behind a cache leaves records whose rows are not there.
+    Unsettled,
+    /// Rows of a value are moved while requests of its key go on.
+    MoveUnlocked,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 5] = [
+    pub const ALL: [Mutation; 8] = [
         Mutation::EraseEarly,
         Mutation::AckUnsynced,
         Mutation::SkipDeleted,
         Mutation::ForgetRow,
         Mutation::CheckpointEarly,
+        Mutation::ForgetDeleted,
+        Mutation::Unsettled,
+        Mutation::MoveUnlocked,
     ];
 }
 

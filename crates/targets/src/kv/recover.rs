@@ -106,7 +106,7 @@ impl<D: OpenChannel> Kv<D> {
             }
         }
         kv.count_records()?;
-        if kv.cached && kv.recovery.dropped > 0 {
+        if kv.cached && kv.recovery.dropped > 0 && !mutation::is(Mutation::Unsettled) {
             kv.settle()?;
         }
         kv.recovery.time = kv.now.since(now);

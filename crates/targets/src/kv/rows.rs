@@ -18,7 +18,8 @@ use super::{BLOCK, Cookie, Kv};
 
 impl<D: OpenChannel> Kv<D> {
     /// Sees to it that the open row takes a record of so many bytes; so many chunks are
-    /// to stay free.
+    /// to stay free. Where fewer are, the open chunk's rows are collection's alone: it opens
+    /// the last chunks only to give back more, which users would fill before it can.
     pub(super) fn make_room(&mut self, bytes: usize, spare: usize) -> bool {
         if self.packer.fits(bytes) {
             return true;
@@ -27,7 +28,9 @@ impl<D: OpenChannel> Kv<D> {
         if !self.packer.has_buffer() || self.packer.failed().is_some() {
             return false;
         }
-        let Some((chunk, row)) = self.space.take_row(Stream::Packed, spare) else {
+        let is_low = spare > self.collect_spare() && self.space.free_chunks() < spare;
+        let row = if is_low { None } else { self.space.take_row(Stream::Packed, spare) };
+        let Some((chunk, row)) = row else {
             self.short = true;
             return false;
         };
