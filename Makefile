@@ -58,6 +58,7 @@ rocksdb: rust
 	$(CARGO) test $(BESIDE)
 	$(CARGO) build --release $(BESIDE)
 	SSDKIT="$(TARGET_DIR)/dist/ssdkit" BESIDE="$(TARGET_DIR)/release/rocksdb-beside" benches/rocksdb.sh
+	SSDKIT="$(TARGET_DIR)/dist/ssdkit" BESIDE="$(TARGET_DIR)/release/rocksdb-beside" benches/kv-rocksdb.sh
 
 # YCSB's own client, and Jedis, on workloads A to F and the paper's.
 ycsb: rust

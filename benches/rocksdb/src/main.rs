@@ -11,10 +11,17 @@ use ssdkit::Error;
 use ssdkit::drive::DriveSpec;
 use ssdkit::ycsb::setup::size_for;
 use ssdkit::ycsb::{self, CacheSize, Setup};
-use workload::ycsb::{RECORD_BYTES, Workload};
+use workload::ycsb::Workload;
 
 fn size(text: &str) -> Result<u64, String> {
     units::size(text).map_err(|e| e.to_string())
+}
+
+/// A value tells its record and version.
+fn value(text: &str) -> Result<usize, String> {
+    let bytes = size(text)?;
+    let fits = (16..=1 << 20).contains(&bytes);
+    fits.then_some(bytes as usize).ok_or_else(|| "a value has 16 B to 1 MiB".into())
 }
 
 fn workload(text: &str) -> Result<Workload, String> {
@@ -42,6 +49,9 @@ struct Args {
     /// Operations that are counted.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     ops: u64,
+    /// Bytes of each value.
+    #[arg(long, default_value = "1000", value_parser = value)]
+    value: usize,
     /// Bytes for blocks, indexes, filters and memtables together.
     #[arg(long, value_parser = size)]
     cache: u64,
@@ -79,13 +89,13 @@ fn setup(args: &Args) -> Result<Setup, Error> {
         return Err(Error::Usage("--cache must be 8M or more: memtables come out of it".into()));
     }
     Ok(Setup {
-        drive: ycsb::drive(&spec, size_for(args.ycsb, args.records, args.ops, true, RECORD_BYTES))?,
+        drive: ycsb::drive(&spec, size_for(args.ycsb, args.records, args.ops, true, args.value))?,
         workload: args.ycsb,
         records: args.records,
         ops: args.ops,
         cache: CacheSize::Bytes(args.cache),
         store: StoreKind::Log.into(),
-        value: RECORD_BYTES,
+        value: args.value,
         durable: true,
         clients: args.threads as usize,
         controller: 0,
@@ -101,6 +111,7 @@ fn to_json(args: &Args, beside: &Beside, m: &Measured) -> Value {
     let (c, d, w) = (&m.counters, &m.disk, &m.work);
     json!({
         "drive": args.drive, "workload": args.ycsb.to_string(), "records": args.records,
+        "value": args.value,
         "cache": beside.cache, "memtables": beside.memtables, "sync": beside.sync,
         "threads": beside.threads, "seed": args.seed,
         "ops": m.ops, "seconds": m.seconds, "ops_per_second": m.rate(), "latency_ns": latency,

@@ -22,7 +22,7 @@ use ssdkit::ycsb::Setup;
 use ssdkit::ycsb::client::Kind;
 use ssdkit::ycsb::controller::Work;
 use ssdkit::ycsb::stores::conventional;
-use workload::ycsb::{self, Operation, RECORD_BYTES, Ycsb};
+use workload::ycsb::{self, Operation, Ycsb};
 
 use crate::db::{Counters, Db, Options, Reader};
 use crate::disk::{Disk, DiskCounters};
@@ -107,6 +107,8 @@ struct Phase<'a> {
     clock: Clock,
     source: Mutex<Source>,
     verify: bool,
+    /// Bytes of a value.
+    value: usize,
     stopped: AtomicBool,
 }
 
@@ -188,8 +190,13 @@ fn fill(record: u64, version: u64, whole: bool, value: &mut [u8]) {
     }
 }
 
-/// Whether a value is one of the record of this key.
-fn check(key: &[u8], value: &[u8], expected: Option<&mut Vec<u8>>) -> Result<(), String> {
+/// Whether a value is one of the record of this key, of so many bytes.
+fn check(
+    key: &[u8],
+    value: &[u8],
+    bytes: usize,
+    expected: Option<&mut Vec<u8>>,
+) -> Result<(), String> {
     let word = |at: usize| {
         let eight = value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
         eight.map(u64::from_le_bytes)
@@ -197,7 +204,7 @@ fn check(key: &[u8], value: &[u8], expected: Option<&mut Vec<u8>>) -> Result<(),
     let (Some(record), Some(version)) = (word(0), word(8)) else {
         return Err(format!("a value has {} bytes", value.len()));
     };
-    if key != ycsb::key(record) || value.len() != RECORD_BYTES {
+    if key != ycsb::key(record) || value.len() != bytes {
         return Err(format!("a read gave {} bytes of record {record}", value.len()));
     }
     if let Some(expected) = expected {
@@ -211,9 +218,9 @@ fn check(key: &[u8], value: &[u8], expected: Option<&mut Vec<u8>>) -> Result<(),
 
 impl<'a> Client<'a> {
     fn new(phase: &'a Phase<'a>) -> Client<'a> {
-        let mut value = vec![0; RECORD_BYTES];
+        let mut value = vec![0; phase.value];
         fill(0, 0, true, &mut value);
-        let expected = vec![0; RECORD_BYTES];
+        let expected = vec![0; phase.value];
         Client { phase, counted: Counted::default(), reader: Reader::new(), value, expected }
     }
 
@@ -246,7 +253,7 @@ impl<'a> Client<'a> {
             self.counted.missing += 1;
             return Ok(());
         };
-        check(&key, value, self.phase.verify.then_some(&mut self.expected))
+        check(&key, value, self.value.len(), self.phase.verify.then_some(&mut self.expected))
     }
 
     fn write(&mut self, record: u64, version: u64) -> Result<(), String> {
@@ -256,9 +263,9 @@ impl<'a> Client<'a> {
 
     fn scan(&mut self, record: u64, count: u64) -> Result<(), String> {
         let (expected, verify) = (&mut self.expected, self.phase.verify);
-        let mut wrong = None;
+        let (bytes, mut wrong) = (self.value.len(), None);
         let each = |key: &[u8], value: &[u8]| {
-            let checked = check(key, value, verify.then_some(&mut *expected));
+            let checked = check(key, value, bytes, verify.then_some(&mut *expected));
             wrong = wrong.take().or(checked.err());
         };
         self.phase.db.scan(&ycsb::key(record), count, each).map_err(|e| e.to_string())?;
@@ -321,6 +328,7 @@ fn on_disk(
         clock,
         source: Mutex::new(Source { next, left, version }),
         verify: setup.verify,
+        value: setup.value,
         stopped: AtomicBool::new(false),
     };
     let warming = 2 * (beside.cache / port::BLOCK_BYTES).min(records);
@@ -387,6 +395,7 @@ fn load(setup: &Setup, beside: &Beside, disk: Disk) -> Result<Files, Error> {
         clock: Clock::start(),
         source: Mutex::new(source),
         verify: setup.verify,
+        value: setup.value,
         stopped: AtomicBool::new(false),
     };
     // Writes do not wait: one thread is as good as many.
