@@ -13,10 +13,12 @@
 //!
 //! Refused: parts of blocks; drives that limit open chunks or make recent writes wait; sets
 //! that send requests elsewhere, hold them back, or move them (redirect, remote, delay, limit,
-//! fill, migrate), as nothing here would carry that out. What a set would ask the controller
-//! fails. A program that fails makes the target read-only.
+//! fill, migrate), as nothing here would carry that out. What a set leaves open the control
+//! plane decides, if there is one, else it fails. A program that fails makes the target read-only.
 
 mod collect;
+mod control;
+mod install;
 mod recover;
 mod requests;
 mod rows;
@@ -28,11 +30,15 @@ use device::{OpenChannel, VectorCmd, VectorDone};
 use flash::Geometry;
 use ftl::{Halt, WriteCounters};
 use port::{BLOCK_BYTES, BlockDone, Buffer, Lazy, OutOfMemory, Ring, Scratch, Shape, Slots};
-use rules::syntax::{ActionKind, Content};
+use rules::syntax::Content;
 use rules::{Checked, Compiled, Entry, Installer, Live};
 use thiserror::Error;
 
 use collect::Collection;
+use control::Asking;
+pub use control::{ControlPlane, Misses};
+pub use install::SetInstaller;
+use install::Suits;
 use requests::{Request, Work};
 use rows::{Row, Unit};
 
@@ -53,6 +59,8 @@ pub struct RuledConfig {
     pub bytes: u64,
     /// The rule set. Its units are the drive's, channels first.
     pub rules: Checked,
+    /// Who is asked what rules leave open; without, that fails.
+    pub control: Option<ControlPlane>,
 }
 
 /// A target that cannot be set up.
@@ -76,6 +84,14 @@ pub enum RuledError {
         /// How many there are.
         has: u64,
     },
+    /// A map of the set is for more units than there are.
+    #[error("a map has addresses of units up to {wants}, and the drive has {has}")]
+    MapUnits {
+        /// How many units that would be.
+        wants: u64,
+        /// How many there are.
+        has: u64,
+    },
     /// The set does what the target does not.
     #[error("rule {rule}: this target does not {action}; leave that out")]
     Action {
@@ -85,7 +101,7 @@ pub enum RuledError {
         action: &'static str,
     },
     /// Maps of addresses changed.
-    #[error("the maps of addresses must be those of the set before, in the same order")]
+    #[error("the maps of addresses must be those of the set before, at the same places")]
     Maps,
     /// The drive makes recent writes wait before they can be read, or limits its open chunks.
     #[error("this drive has unreadable blocks or limits its open chunks: 0 and none are needed")]
@@ -135,7 +151,7 @@ struct Blocks {
     tombs: Lazy<u64>,
     /// How many of these there are.
     buried: u64,
-    /// By map of the set, the owner of its first entry.
+    /// By map of the set, the owner of its first entry; maps of numbers have none.
     firsts: Vec<u64>,
     /// By physical address, whose it is while it is valid.
     owners: Lazy<Owner>,
@@ -190,6 +206,8 @@ pub struct Ruled<D> {
     shape: Shape,
     rules: Live,
     installer: Installer,
+    suits: Suits,
+    asking: Asking,
     /// The application of the last request, by its number in the set.
     application: usize,
     blocks: Blocks,
@@ -224,11 +242,12 @@ impl<D: OpenChannel> Ruled<D> {
         if blocks == 0 || blocks > most || !config.bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(RuledError::Bytes { bytes: config.bytes, most });
         }
-        suits(&config.rules, total)?;
+        let suits = Suits::new(&config.rules, total)?;
         let (kept, row_blocks) = (device.kept(), geometry.row_blocks() as usize);
         let mut firsts = vec![blocks];
         for map in &config.rules.set().maps {
-            firsts.push(firsts[firsts.len() - 1] + map.entries);
+            let entries = if matches!(map.content, Content::Address(_)) { map.entries } else { 0 };
+            firsts.push(firsts[firsts.len() - 1] + entries);
         }
         let entries = firsts.pop().unwrap_or(blocks) as usize;
         let (addresses, slots) = (1 << geometry.address_bits(), geometry.chunk_slots());
@@ -282,6 +301,8 @@ impl<D: OpenChannel> Ruled<D> {
             shape,
             rules,
             installer,
+            suits,
+            asking: Asking::new(config.control.as_ref()),
             application: 0,
             blocks: owned,
             space,
@@ -300,15 +321,19 @@ impl<D: OpenChannel> Ruled<D> {
         })
     }
 
-    /// Installs another set, which decides from the next block on. State that it declares
-    /// the same is kept; maps of addresses must be.
-    pub fn install(&mut self, rules: &Checked) -> Result<(), RuledError> {
-        suits(rules, self.space.units.len() as u64)?;
-        if self.rules.rules().set().maps != rules.set().maps {
-            return Err(RuledError::Maps);
-        }
-        self.installer.install(Compiled::new(rules));
-        Ok(())
+    /// Installs another set, as [`SetInstaller::install`] does.
+    pub fn install(&mut self, rules: &Checked) -> Result<u64, RuledError> {
+        self.installer().install(rules)
+    }
+
+    /// Who installs other sets, from any thread.
+    pub fn installer(&self) -> SetInstaller {
+        SetInstaller { installer: self.installer.clone(), suits: self.suits.clone() }
+    }
+
+    /// What became of requests that rules left open.
+    pub fn misses(&self) -> &std::sync::Arc<Misses> {
+        &self.asking.misses
     }
 
     /// The set that decides.
@@ -326,37 +351,4 @@ impl<D: OpenChannel> Ruled<D> {
         let map = self.blocks.firsts.partition_point(|&first| first <= owner).checked_sub(1)?;
         Some(Entry { map: map as u16, key: owner - self.blocks.firsts[map] })
     }
-}
-
-/// Whether the target does all that a set asks for.
-fn suits(rules: &Checked, has: u64) -> Result<(), RuledError> {
-    let set = rules.set();
-    for application in &set.applications {
-        if let Some(units) = application.units.filter(|units| units.hi >= has) {
-            let application = application.number;
-            return Err(RuledError::Units { application, wants: units.hi + 1, has });
-        }
-    }
-    for map in &set.maps {
-        if let Content::Address(units) = map.content
-            && units.hi >= has
-        {
-            return Err(RuledError::Units { application: 0, wants: units.hi + 1, has });
-        }
-    }
-    for rule in &set.rules {
-        for action in &rule.actions {
-            let action = match action.kind {
-                ActionKind::Redirect(_) => "redirect",
-                ActionKind::Remote(_) => "send to a remote drive",
-                ActionKind::Delay(_) => "delay",
-                ActionKind::Limit(_) => "limit",
-                ActionKind::Fill(..) => "fill",
-                ActionKind::Migrate(..) => "migrate",
-                _ => continue,
-            };
-            return Err(RuledError::Action { rule: rule.name.text.clone(), action });
-        }
-    }
-    Ok(())
 }

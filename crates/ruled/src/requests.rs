@@ -6,6 +6,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Ti
 use rules::request::LONGEST;
 use rules::{Address, Decision, Entry, Op, Request as Asked, Verdict, View};
 
+use crate::control::{Answered, Known, Waiting};
 use crate::rows::{Source, Stream};
 use crate::{Cookie, DEPTH, Ruled};
 
@@ -46,6 +47,10 @@ pub(crate) struct Work {
     end: u64,
     /// What becomes of the next one, if that is decided.
     decision: Option<Decision>,
+    /// The control plane is asked about the next one.
+    waiting: Option<Waiting>,
+    /// What it said before.
+    answered: Option<Answered>,
     /// Neighbours that are to be read at once.
     run: Option<(Ppa, u32)>,
 }
@@ -93,7 +98,8 @@ impl<D: OpenChannel> Ruled<D> {
             placement,
         };
         let is_durable = op == BlockOp::Flush || (fua && changes);
-        let work = Work { slot, asked, is_durable, first, end, decision: None, run: None };
+        let (decision, waiting, answered, run) = (None, None, None, None);
+        let work = Work { slot, asked, is_durable, first, end, decision, waiting, answered, run };
         self.carry_out(now, work);
     }
 
@@ -154,21 +160,36 @@ impl<D: OpenChannel> Ruled<D> {
         all[self.application].number
     }
 
-    /// Decides the next block, if that is not done, and does it.
+    /// What becomes of the next block; `None` where that is not known yet.
+    fn decision(&mut self, now: Time, work: &mut Work) -> Option<Decision> {
+        if work.decision.is_some() {
+            return work.decision;
+        }
+        if work.waiting.is_none() {
+            work.asked.application = self.application_of(work.asked.lba);
+            match self.decide_or_ask(now, &work.asked, work.answered) {
+                Known::Now(decision) => return Some(self.decided(work, decision)),
+                Known::Later(waiting) => work.waiting = Some(waiting),
+            }
+        }
+        let waiting = work.waiting.take_if(|waiting| waiting.at <= now)?;
+        let (decision, answered) = self.answer(now, &waiting);
+        work.answered = answered;
+        Some(self.decided(work, decision))
+    }
+
+    fn decided(&mut self, work: &mut Work, decision: Decision) -> Decision {
+        work.decision = Some(decision);
+        if decision.verdict == Verdict::Pass && matches!(work.asked.op, Op::Trim | Op::Zero) {
+            self.forget_own(work.asked.lba);
+        }
+        decision
+    }
+
+    /// Does the next block, once it is decided.
     fn block(&mut self, now: Time, work: &mut Work) -> Outcome {
         let op = work.asked.op;
-        let decision = match work.decision {
-            Some(decision) => decision,
-            None => {
-                work.asked.application = self.application_of(work.asked.lba);
-                let decision = self.decide(now, &work.asked);
-                work.decision = Some(decision);
-                if decision.verdict == Verdict::Pass && matches!(op, Op::Trim | Op::Zero) {
-                    self.forget_own(work.asked.lba);
-                }
-                decision
-            }
-        };
+        let Some(decision) = self.decision(now, work) else { return Outcome::Waits };
         while let Some(&(owner, chunk)) = self.forgotten.last() {
             if !self.bury(owner, chunk) {
                 return Outcome::Waits;
@@ -232,6 +253,11 @@ impl<D: OpenChannel> Ruled<D> {
             true => Outcome::Waits,
             false => Outcome::Failed(Status::CAPACITY_EXCEEDED),
         }
+    }
+
+    /// When the control plane answers next.
+    pub(crate) fn answer_at(&self) -> Option<Time> {
+        self.work.as_ref()?.waiting.map(|waiting| waiting.at)
     }
 
     /// The next unit of an application, in turn.

@@ -66,7 +66,10 @@ impl<D: OpenChannel> Port for Ruled<D> {
 
     fn next_event(&self) -> Option<Time> {
         let ready = self.ready.front().map(|done| done.at);
-        ready.or_else(|| self.device.next_event().into_iter().chain(self.idle_at()).min())
+        ready.or_else(|| {
+            let own = self.idle_at().into_iter().chain(self.answer_at());
+            self.device.next_event().into_iter().chain(own).min()
+        })
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {

@@ -1,6 +1,8 @@
 //! Rule sets live in the simulator: random work, power cuts, and a check of all that was
 //! promised; and are measured beside pblk.
 
+mod control;
+
 use device::Device;
 use drive::backing::Backing;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
@@ -57,6 +59,7 @@ impl Subject for Ruled<Lower> {
         RuledConfig {
             bytes: setup.bytes,
             rules: block_drive(blocks, units, !setup.seed.is_multiple_of(3)),
+            control: None,
         }
     }
 }
@@ -148,7 +151,7 @@ fn a_drive_of_rules_is_measured_beside_pblk() {
     let (pblk, of_pblk) = measured(Pblk::new(device, config).unwrap());
     let (device, config) = small("ref");
     let rules = block_drive(config.bytes / BLOCK_BYTES, 8, true);
-    let config = RuledConfig { bytes: config.bytes, rules };
+    let config = RuledConfig { bytes: config.bytes, rules, control: None };
     let (ruled, of_ruled) = measured(Ruled::new(device, &config).unwrap());
     println!("pblk {pblk:.0} {of_pblk:?}\nruled {ruled:.0} {of_ruled:?}");
     assert!(ruled > 0.5 * pblk, "{ruled} {pblk}");
@@ -160,7 +163,9 @@ fn what_it_does_not_do_is_refused() {
     let opened = |set: &str, rest: &str| {
         let (device, config) = small("null");
         let rules = checked(&format!("set a {set} {rest}"));
-        Ruled::new(device, &RuledConfig { bytes: config.bytes, rules }).err().map(|e| e.to_string())
+        Ruled::new(device, &RuledConfig { bytes: config.bytes, rules, control: None })
+            .err()
+            .map(|e| e.to_string())
     };
     let set = "application 0 lba 0..9 units 0..8 channels 0..2 remotes 0..2 limit l depth 1
         map m[9] of address in 0..8";
@@ -187,7 +192,8 @@ fn what_it_does_not_do_is_refused() {
 fn a_set_is_changed_on_a_drive_in_use() {
     let (device, config) = small("null");
     let blocks = config.bytes / BLOCK_BYTES;
-    let config = RuledConfig { bytes: config.bytes, rules: block_drive(blocks, 8, true) };
+    let config =
+        RuledConfig { bytes: config.bytes, rules: block_drive(blocks, 8, true), control: None };
     let mut drive = Ruled::new(device, &config).unwrap();
     let write = |drive: &mut Ruled<_>, lba: u64| {
         let (op, offset, len) = (BlockOp::Write, lba * BLOCK_BYTES, BLOCK_BYTES);

@@ -4,6 +4,7 @@
 use crate::bounds::Bounds;
 use crate::check::{Checked, Test, constant};
 use crate::decision::Policy;
+use crate::hits::Hits;
 use crate::index::{Extent, Index};
 use crate::request::FIELDS;
 use crate::syntax::{
@@ -79,7 +80,8 @@ pub(crate) struct Effect {
     pub(crate) decides: bool,
 }
 
-/// A compiled set. It does not change; [`crate::State`] is apart.
+/// A compiled set. But for how often its rules matched it does not change; [`crate::State`]
+/// is apart.
 pub struct Compiled {
     pub(crate) set: Set,
     /// By an application's number: its blocks, from the first to below the second.
@@ -88,6 +90,7 @@ pub struct Compiled {
     pub(crate) cases: Box<[Case]>,
     pub(crate) effects: Box<[Effect]>,
     pub(crate) index: Index,
+    hits: Hits,
 }
 
 impl Compiled {
@@ -117,12 +120,23 @@ impl Compiled {
         for a in &set.applications {
             blocks[usize::from(a.number)] = (a.lba.lo, a.lba.hi + 1);
         }
-        Compiled { blocks: blocks.into(), nodes, cases: cases.into(), effects, index, set }
+        let (blocks, cases, hits) = (blocks.into(), cases.into(), Hits::new(&set));
+        Compiled { blocks, nodes, cases, effects, index, hits, set }
     }
 
     /// The set.
     pub fn set(&self) -> &Set {
         &self.set
+    }
+
+    /// How often its rules matched.
+    pub fn hits(&self) -> &Hits {
+        &self.hits
+    }
+
+    /// Goes on with what another set counted, by the names of its rules.
+    pub(crate) fn go_on(&self, old: &Compiled) {
+        self.hits.keep(&self.set, &old.hits, &old.set);
     }
 
     /// Bytes of memory that rules take, without the state.
@@ -132,7 +146,7 @@ impl Compiled {
         let cases = self.cases.len() * size_of::<Case>() + tests * size_of::<NodeTest>();
         let of = |e: &Effect| size_of_val(&*e.steps) + size_of_val(&*e.acts) + size_of::<Effect>();
         let effects: usize = self.effects.iter().map(of).sum();
-        self.index.bytes() + (nodes + cases + effects) as u64
+        self.index.bytes() + self.hits.bytes() + (nodes + cases + effects) as u64
     }
 }
 

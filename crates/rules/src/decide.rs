@@ -18,12 +18,12 @@ struct Around<'a> {
 }
 
 /// Rules that match a request.
-struct Hits {
+struct Matching {
     rules: [u16; MOST_HITS + 1],
     count: usize,
 }
 
-impl Hits {
+impl Matching {
     #[inline]
     fn all(&self) -> &[u16] {
         &self.rules[..self.count]
@@ -31,7 +31,7 @@ impl Hits {
 }
 
 impl Compiled {
-    /// What becomes of a request; changes the state. A request that no rule decides goes to
+    /// What becomes of a request; changes the state, and counts which rules matched. A request that no rule decides goes to
     /// the controller; one of an application that the set does not name, or outside its
     /// blocks, is refused and changes nothing.
     #[inline]
@@ -42,16 +42,20 @@ impl Compiled {
             return Decision::bare(Verdict::Refuse);
         }
         let at = Around { nodes: &self.nodes, fields: &fields, now: view.now };
-        let hits = self.hits(&at, state);
+        let hits = self.matching(&at, state);
         let otherwise = if request.op == Op::Idle { Verdict::Pass } else { Verdict::Ask };
         let mut decision = Decision::bare(otherwise);
         for &rule in hits.all() {
+            self.hits().matched(rule);
             let effect = &self.effects[usize::from(rule)];
             effect.steps.iter().for_each(|step| at.step(step, state));
             effect.acts.iter().for_each(|act| at.act(act, state, &mut decision));
             if effect.decides {
                 decision.rule = Some(rule);
             }
+        }
+        if decision.rule.is_none() && request.op != Op::Idle {
+            self.hits().missed();
         }
         decision
     }
@@ -64,14 +68,14 @@ impl Compiled {
             return None;
         }
         let at = Around { nodes: &self.nodes, fields: &fields, now: view.now };
-        let last = *self.hits(&at, state).all().last()?;
+        let last = *self.matching(&at, state).all().last()?;
         self.effects[usize::from(last)].decides.then_some(last)
     }
 
     /// The rules that match, up to the one that decides.
     #[inline(always)]
-    fn hits(&self, at: &Around<'_>, state: &State) -> Hits {
-        let mut hits = Hits { rules: [0; MOST_HITS + 1], count: 0 };
+    fn matching(&self, at: &Around<'_>, state: &State) -> Matching {
+        let mut hits = Matching { rules: [0; MOST_HITS + 1], count: 0 };
         for candidate in self.index.find(at.fields) {
             // Cases of a rule follow each other: it matches once.
             if hits.all().last() == Some(&candidate.rule) {

@@ -4,10 +4,12 @@
 pub mod bounds;
 pub mod check;
 mod compile;
+pub mod control;
 mod decide;
 pub mod decision;
 pub mod error;
 pub mod explain;
+mod hits;
 mod index;
 pub mod interpret;
 pub mod live;
@@ -20,8 +22,10 @@ mod token;
 
 pub use check::{Budget, Checked, check};
 pub use compile::Compiled;
+pub use control::{Answer, Control, Miss};
 pub use decision::{Address, Decision, Entry, Verdict};
 pub use error::{Problem, What};
+pub use hits::Hits;
 pub use interpret::Interpreter;
 pub use live::{Installer, Live};
 pub use parse::{parse, parse_bytes};

@@ -29,7 +29,7 @@ const READ: Request =
 #[test]
 fn ten_thousand_swaps_lose_no_request() {
     const SWAPS: u64 = 10_000;
-    let (mut live, mut installer) = Live::new(numbered(0));
+    let (mut live, installer) = Live::new(numbered(0));
     let installing = std::thread::spawn(move || {
         for number in 1..=SWAPS {
             assert_eq!(installer.install(numbered(number)), number);
@@ -75,7 +75,7 @@ fn what_is_declared_the_same_is_kept() {
              rule old priority 0 when since(t) > 5us and heat[3] > 0 and n == 2 then refuse"
         )
     };
-    let (mut live, mut installer) = Live::new(compiled(&text("", 10, 1000)));
+    let (mut live, installer) = Live::new(compiled(&text("", 10, 1000)));
     let write = Request { op: Op::Write, lba: 3, ..READ };
     let view = |now| View { now, ..View::default() };
     let decision = live.decide(&write, &view(100_000));
@@ -105,10 +105,59 @@ fn what_is_declared_the_same_is_kept() {
 /// Where one waits and another comes, the newer is used.
 #[test]
 fn the_newest_is_used() {
-    let (mut live, mut installer) = Live::new(numbered(0));
+    let (mut live, installer) = Live::new(numbered(0));
     installer.install(numbered(1));
     installer.install(numbered(2));
     assert_eq!((live.number(), installer.taken()), (0, 0));
     assert_eq!(live.decide(&READ, &View::default()).verdict, Verdict::Redirect(2));
     assert_eq!((live.number(), installer.taken()), (2, 2));
+}
+
+/// What a rule has counted goes on in a set that has a rule of its name, wherever it stands;
+/// who installs sees it.
+#[test]
+fn counts_go_on_by_name() {
+    let with =
+        |rules: &str| compiled(&format!("set a application 0 lba 0..1K channels 0..2 {rules}"));
+    let (mut live, installer) = Live::new(with(
+        "rule b priority 1 when op == read and lba == 5 then delay 1us
+         rule a priority 0 when op == read then redirect 1",
+    ));
+    let counts = |installer: &rules::Installer| {
+        let rules = installer.rules();
+        let named = |n: usize| (rules.set().rules[n].name.text.clone(), rules.hits().of(n));
+        ((0..rules.set().rules.len()).map(named).collect::<Vec<_>>(), rules.hits().undecided())
+    };
+    let ask =
+        |live: &mut Live, op, lba| live.decide(&Request { op, lba, ..READ }, &View::default());
+    for lba in 3..7 {
+        ask(&mut live, Op::Read, lba);
+    }
+    ask(&mut live, Op::Write, 0);
+    // Idle time that no rule decides, and what is outside, are no misses.
+    ask(&mut live, Op::Idle, 0);
+    ask(&mut live, Op::Read, 2000);
+    assert_eq!(counts(&installer), (vec![("b".into(), 1), ("a".into(), 4)], 1));
+    installer.install(with(
+        "rule a priority 0 when op == read then redirect 0
+         rule aa priority 0 when op == write then refuse
+         rule c priority 0 when op == trim then refuse",
+    ));
+    // The old one is seen until the drive has taken the new one.
+    assert_eq!(counts(&installer).0.len(), 2);
+    ask(&mut live, Op::Write, 0);
+    let expected = vec![("a".into(), 4), ("aa".into(), 1), ("c".into(), 0)];
+    assert_eq!(counts(&installer), (expected, 1));
+}
+
+/// Whoever has the drive may install at once; what was brought to it meanwhile is used instead.
+#[test]
+fn what_waits_is_not_replaced() {
+    let (mut live, installer) = Live::new(numbered(0));
+    assert!(live.replace(numbered(1)));
+    assert_eq!((live.number(), installer.taken()), (1, 1));
+    installer.clone().install(numbered(2));
+    assert!(!live.replace(numbered(3)));
+    assert_eq!(live.number(), 2);
+    assert_eq!(live.decide(&READ, &View::default()).verdict, Verdict::Redirect(2));
 }

@@ -1,0 +1,100 @@
+//! Which sets suit a drive, and who installs others in it, from any thread.
+
+use rules::syntax::{ActionKind, Content, Map};
+use rules::{Checked, Compiled, Installer};
+
+use crate::RuledError;
+
+/// What a set must be to be carried out by a drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Suits {
+    /// Parallel units that there are.
+    units: u64,
+    /// By their place in the set, the maps of addresses, which are the drive's map tables.
+    addresses: Vec<(usize, Map)>,
+}
+
+/// The maps of addresses of a set, by their places.
+fn addresses(rules: &Checked) -> impl Iterator<Item = (usize, &Map)> {
+    let maps = rules.set().maps.iter().enumerate();
+    maps.filter(|(_, map)| matches!(map.content, Content::Address(_)))
+}
+
+impl Suits {
+    /// For a drive of so many units that begins with a set. Fails where it does not do all that
+    /// the set asks for.
+    pub fn new(rules: &Checked, units: u64) -> Result<Suits, RuledError> {
+        let addresses = addresses(rules).map(|(n, map)| (n, map.clone())).collect();
+        let suits = Suits { units, addresses };
+        suits.check(rules)?;
+        Ok(suits)
+    }
+
+    /// Whether the drive does all that a set asks for, and finds its blocks by it.
+    pub fn check(&self, rules: &Checked) -> Result<(), RuledError> {
+        let set = rules.set();
+        let applications = set.applications.iter().map(|a| (Some(a.number), a.units));
+        let maps = set.maps.iter().map(|map| match map.content {
+            Content::Address(units) => (None, Some(units)),
+            Content::Number(_) => (None, None),
+        });
+        for (application, units) in applications.chain(maps) {
+            if let Some(units) = units.filter(|units| units.hi >= self.units) {
+                let (wants, has) = (units.hi + 1, self.units);
+                return Err(match application {
+                    Some(application) => RuledError::Units { application, wants, has },
+                    None => RuledError::MapUnits { wants, has },
+                });
+            }
+        }
+        for rule in &set.rules {
+            if let Some(action) = rule.actions.iter().find_map(|a| unknown(&a.kind)) {
+                return Err(RuledError::Action { rule: rule.name.text.clone(), action });
+            }
+        }
+        match addresses(rules).eq(self.addresses.iter().map(|(n, map)| (*n, map))) {
+            true => Ok(()),
+            false => Err(RuledError::Maps),
+        }
+    }
+}
+
+/// What of an action the target does not do.
+fn unknown(action: &ActionKind) -> Option<&'static str> {
+    Some(match action {
+        ActionKind::Redirect(_) => "redirect",
+        ActionKind::Remote(_) => "send to a remote drive",
+        ActionKind::Delay(_) => "delay",
+        ActionKind::Limit(_) => "limit",
+        ActionKind::Fill(..) => "fill",
+        ActionKind::Migrate(..) => "migrate",
+        _ => return None,
+    })
+}
+
+/// Who installs sets in a drive, on any thread, and sees how often their rules match.
+#[derive(Clone)]
+pub struct SetInstaller {
+    pub(crate) installer: Installer,
+    pub(crate) suits: Suits,
+}
+
+impl SetInstaller {
+    /// Installs another set, which decides from the next block on, and gives its number. State
+    /// that it declares the same is kept; maps of addresses must be the same, at the same
+    /// places. Fails where the drive does not do all that the set asks for.
+    pub fn install(&self, rules: &Checked) -> Result<u64, RuledError> {
+        self.suits.check(rules)?;
+        Ok(self.installer.install(Compiled::new(rules)))
+    }
+
+    /// The number of the set that the drive has: a new one is taken before the next block.
+    pub fn taken(&self) -> u64 {
+        self.installer.taken()
+    }
+
+    /// The set that the drive has, and how often its rules matched so far.
+    pub fn rules(&self) -> std::sync::Arc<Compiled> {
+        self.installer.rules()
+    }
+}
