@@ -34,7 +34,7 @@ pub const MOST_HITS: usize = 8;
 /// Cases of all conditions together.
 const MOST_ALL_CASES: usize = 1 << 14;
 
-/// What a controller lets a set have.
+/// What a control plane lets a set have.
 #[derive(Clone, Debug)]
 pub struct Budget {
     /// Entries of all maps together.

@@ -32,7 +32,7 @@ impl Matching {
 
 impl Compiled {
     /// What becomes of a request; changes the state, and counts which rules matched. A request that no rule decides goes to
-    /// the controller; one of an application that the set does not name, or outside its
+    /// the control plane; one of an application that the set does not name, or outside its
     /// blocks, is refused and changes nothing.
     #[inline]
     pub fn decide(&self, state: &mut State, request: &Request, view: &View) -> Decision {

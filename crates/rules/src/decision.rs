@@ -84,7 +84,7 @@ pub enum Verdict {
     Drop,
     /// It fails: not permitted.
     Refuse,
-    /// The controller is asked what to do with it.
+    /// The control plane is asked what to do with it.
     Ask,
     /// The drive does what it does without rules.
     Pass,

@@ -102,7 +102,7 @@ impl What {
             Granted { .. } => "bound it by a condition, min(...) or %, or match fewer applications",
             Op { op, .. } => return format!("add `op == {op}` to the condition"),
             Verdicts => "leave one, or make two rules",
-            Over { .. } => "make the maps smaller, or ask the controller for more",
+            Over { .. } => "make the maps smaller, or ask the control plane for more",
             Beyond { .. } => "ask for less",
             Wide(_) => "cut the rule into several",
             Never => "remove it, or mend its condition",

@@ -87,58 +87,60 @@ fn excludes(a: &Test, b: &Test) -> bool {
     }
 }
 
+/// Cases, or why there are none: some are too many.
+type Cases = Result<Vec<Case>, Problem>;
+
 /// The cases of a condition.
-pub(super) fn of(condition: &Expr) -> Result<Vec<Case>, Problem> {
-    cases(condition, true)
+pub(super) fn of(condition: &Expr) -> Cases {
+    both(condition).0
 }
 
-/// The cases in which a condition is true, or false.
-fn cases(expr: &Expr, is: bool) -> Result<Vec<Case>, Problem> {
-    let all = match &expr.kind {
-        Kind::Always => {
-            if is {
-                vec![Case::always()]
-            } else {
-                vec![]
-            }
+/// The cases in which a condition is true, and those in which it is false: both at once, as
+/// each is needed for either where conditions are nested.
+fn both(expr: &Expr) -> (Cases, Cases) {
+    let (is, not) = match &expr.kind {
+        Kind::Always => (Ok(vec![Case::always()]), Ok(vec![])),
+        Kind::Not(a) => {
+            let (is, not) = both(a);
+            (not, is)
         }
-        Kind::Not(a) => cases(a, !is)?,
-        Kind::And(a, b) if is => product(&cases(a, true)?, &cases(b, true)?),
         Kind::And(a, b) => {
-            let mut all = cases(a, false)?;
-            all.extend(product(&cases(a, true)?, &cases(b, false)?));
-            all
+            let (a, b) = (both(a), both(b));
+            (product(&a.0, &b.0), sum(&a.1, &product(&a.0, &b.1)))
         }
-        Kind::Or(a, b) if is => {
-            let mut all = cases(a, true)?;
-            all.extend(cases(b, true)?);
-            all
+        Kind::Or(a, b) => {
+            let (a, b) = (both(a), both(b));
+            (sum(&a.0, &b.0), product(&a.1, &b.1))
         }
-        Kind::Or(a, b) => product(&cases(a, false)?, &cases(b, false)?),
         Kind::Compare(relation, a, b) => {
-            compare(if is { *relation } else { relation.opposite() }, a, b)
+            (Ok(compare(*relation, a, b)), Ok(compare(relation.opposite(), a, b)))
         }
         Kind::In(a, from, to) => {
             let (from, to) = (constant(from).unwrap_or(0), constant(to).unwrap_or(0));
-            match is {
-                true => within(a, Bounds::of(from, to)),
-                false => {
-                    let mut all = within(a, Bounds::of(0, from));
-                    all.extend(within(a, above(to)));
-                    all
-                }
-            }
+            let mut not = within(a, Bounds::of(0, from));
+            not.extend(within(a, above(to)));
+            (Ok(within(a, Bounds::of(from, to))), Ok(not))
         }
         _ => unreachable!("a condition has a truth value: its kinds were checked"),
     };
-    match all.len() > MOST_CASES {
+    let few = |all: Vec<Case>| match all.len() > MOST_CASES {
         true => fail(What::Wide(MOST_CASES), expr.at),
         false => Ok(all),
-    }
+    };
+    (is.and_then(few), not.and_then(few))
 }
 
-fn product(a: &[Case], b: &[Case]) -> Vec<Case> {
-    a.iter().flat_map(|a| b.iter().filter_map(|b| a.both(b))).collect()
+/// Those in which one of two is so.
+fn sum(a: &Cases, b: &Cases) -> Cases {
+    let mut all = a.clone()?;
+    all.extend_from_slice(b.as_ref().map_err(Problem::clone)?);
+    Ok(all)
+}
+
+/// Those in which two are so.
+fn product(a: &Cases, b: &Cases) -> Cases {
+    let (a, b) = (a.as_ref().map_err(Problem::clone)?, b.as_ref().map_err(Problem::clone)?);
+    Ok(a.iter().flat_map(|a| b.iter().filter_map(|b| a.both(b))).collect())
 }
 
 /// From a number on.

@@ -246,3 +246,16 @@ fn conditions_have_few_cases() {
     let told = rule(&wide.collect::<Vec<_>>().join(" and "), "then drop");
     assert!(told[0].starts_with("the condition has more than 64 cases"), "{told:?}");
 }
+
+/// A condition of many levels of which few cases are left takes no longer than its length.
+#[test]
+fn nested_conditions_take_little_time() {
+    let mut condition = String::from("lba < 5");
+    for _ in 0..26 {
+        condition = format!("not ({condition} and lba < 5)");
+    }
+    let text = format!("set a application 0 lba 0..9 rule r priority 0 when {condition} then drop");
+    let set = rules::parse(&text).unwrap_or_else(|e| panic!("{}", e.render("text", &text)));
+    let checked = rules::check(set, &rules::Budget::default()).unwrap();
+    assert!(!checked.cases()[0].is_empty());
+}
