@@ -11,6 +11,7 @@
 mod arbiter;
 pub mod buffer;
 pub mod cache;
+pub mod coarse;
 pub mod command;
 mod controller;
 mod device;
@@ -34,6 +35,7 @@ mod way;
 
 pub use buffer::{BufferMemory, Buffered};
 pub use cache::{CacheCounters, Cached};
+pub use coarse::Coarse;
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };

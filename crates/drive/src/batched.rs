@@ -182,6 +182,7 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         _ if config.profile.queues.is_on() => "submission queues (queues=, queue_depth=)",
         _ if config.profile.power.is_on() => "power states (sleep_after=, thermal_resistance=)",
         _ if config.profile.write_buffer > 0 => "write buffer of a size (write_buffer=)",
+        _ if config.profile.has_units() => "mapping unit of its own (map_unit=)",
         _ if config.profile.map_cache > 0 => "map cache (map_cache=)",
         _ if config.profile.idle_collection > 0 => "idle collection (idle_collection=)",
         _ if config.faults.has(Layer::Above) => "fault of requests (above:)",

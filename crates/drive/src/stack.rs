@@ -12,7 +12,7 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Buffered, Cached, Device, Link, OpenChannel, Powered, Queued};
+use device::{Buffered, Cached, Coarse, Device, Link, OpenChannel, Powered, Queued};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
@@ -158,7 +158,9 @@ fn assemble(
     let cache = config.profile.cache;
     let power = &config.profile.power;
     let queues = &config.profile.queues;
-    let is_more = journal.is_some() || cache.is_on() || power.is_on() || queues.is_on();
+    let has_units = config.profile.has_units();
+    let is_more =
+        has_units || journal.is_some() || cache.is_on() || power.is_on() || queues.is_on();
     let is_alone = is_bare && !is_more && config.spec.shards == 1;
     let (mut parts, mut at) = (Vec::new(), Time::ZERO);
     for (n, left) in (0..).zip(shards) {
@@ -189,6 +191,10 @@ fn assemble(
         at = at.max(ready);
     }
     let mut drive = together(config, parts, at)?;
+    if has_units {
+        let shape = drive.shape();
+        drive = Box::new(Coarse::new(config.profile.map_unit.into(), drive, shape)?);
+    }
     let mut started = None;
     if let Some(journal) = journal {
         let (protected, did) = protect(config, drive, journal, at)?;
@@ -341,6 +347,8 @@ pub fn needs_stories(config: &DriveConfig) -> Result<(), Error> {
         "its targets share a device, and who waited behind whom is told of one: take targets=1"
     } else if config.cache_mode() != CacheMode::Volatile {
         "its protected cache tells no stories: take cache=volatile"
+    } else if config.profile.has_units() {
+        "what reads and writes units of its map tells no stories: take map_unit=4k"
     } else {
         return Ok(());
     };
@@ -514,7 +522,7 @@ mod tests {
 
     #[test]
     fn any_layers_go_together() {
-        for side in ["host", "device", "device,buffer_rate=500MB/s"] {
+        for side in ["host", "device", "device,buffer_rate=500MB/s", "device,map_unit=32k"] {
             for cache in ["volatile", "protected"] {
                 for parity in ["", ",parity=4"] {
                     for rules in [

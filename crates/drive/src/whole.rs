@@ -6,6 +6,7 @@
 //! Buffered                what crosses the memory of its buffer
 //! Cached                  a read cache
 //! Protected               a cache that is protected against power loss
+//! Coarse                  of a drive that maps units of several blocks
 //! Striped                 of a drive of several shards
 //! Shared                  of several targets that have one device
 //! target                  of each shard, and below it what [`Lower`] tells
@@ -19,7 +20,8 @@ use std::any::Any;
 
 use device::SlcHealth;
 use device::{
-    Buffered, CacheCounters, Cached, Device, Link, OpenChannel, PowerHealth, Powered, Queued,
+    Buffered, CacheCounters, Cached, Coarse, Device, Link, OpenChannel, PowerHealth, Powered,
+    Queued,
 };
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
@@ -448,6 +450,18 @@ impl<D: Drive> Drive for Link<D> {
 
     fn read_cache(&self) -> Option<CacheCounters> {
         self.below().read_cache()
+    }
+}
+
+impl Drive for Coarse<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
     }
 }
 

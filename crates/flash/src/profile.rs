@@ -98,6 +98,9 @@ pub struct Profile {
     pub map_cache: u64,
     /// Where translation runs.
     pub side: Side,
+    /// Bytes of what its map has entries of: of a write that covers one in part, it is
+    /// read first.
+    pub map_unit: u32,
     /// How long, in ns, no request is inside before the target collects though it has
     /// room enough; 0 for never.
     pub idle_collection: u64,
@@ -177,6 +180,11 @@ pub enum ProfileError {
 }
 
 impl Profile {
+    /// Whether its map has entries of several blocks.
+    pub fn has_units(&self) -> bool {
+        self.map_unit > 4096
+    }
+
     /// A profile with nothing set, to be filled.
     fn blank() -> Profile {
         let dimensions = Dimensions {
@@ -200,6 +208,7 @@ impl Profile {
             write_buffer: 0,
             map_cache: 0,
             side: Side::default(),
+            map_unit: 4096,
             idle_collection: 0,
             spare: 0.2,
             reliability: Reliability::default(),

@@ -6,24 +6,25 @@ use port::random::Random;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 use proptest::prelude::*;
 
-const BLOCKS: u64 = 256;
-const SHAPE: Shape = Shape { bytes: BLOCKS * BLOCK_BYTES, kept: 8, max_bytes: 1 << 20, depth: 16 };
+pub const BLOCKS: u64 = 256;
+pub const SHAPE: Shape =
+    Shape { bytes: BLOCKS * BLOCK_BYTES, kept: 8, max_bytes: 1 << 20, depth: 16 };
 
 /// Keeps 8 bytes a block. A request takes 100 ns, or up to `spread` more, and does
 /// what it does at some time between.
-struct Slow {
-    blocks: Vec<u64>,
+pub struct Slow {
+    pub blocks: Vec<u64>,
     /// When it is done, when it completes, whether it was done.
     inside: Vec<(Time, Time, bool, BlockReq)>,
     random: Random,
     spread: u64,
     /// Reads that it was asked for, in blocks.
     read: u64,
-    fails: bool,
+    pub fails: bool,
 }
 
 impl Slow {
-    fn new(spread: u64) -> Slow {
+    pub fn new(spread: u64) -> Slow {
         let (blocks, random) = (vec![0; BLOCKS as usize], Random::new(spread, 0));
         Slow { blocks, inside: Vec::new(), random, spread, read: 0, fails: false }
     }
@@ -86,7 +87,7 @@ impl Port for Slow {
     }
 }
 
-fn request(id: u64, op: BlockOp, block: u64, blocks: u64, version: u64) -> BlockReq {
+pub fn request(id: u64, op: BlockOp, block: u64, blocks: u64, version: u64) -> BlockReq {
     let data = matches!(op, BlockOp::Read | BlockOp::Write);
     let mut buffer = Buffer::zeroed(if data { blocks as usize * 8 } else { 0 }).unwrap();
     if op == BlockOp::Write {

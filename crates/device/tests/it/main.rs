@@ -4,6 +4,7 @@
 mod at_once;
 mod buffer;
 mod cache;
+mod coarse;
 mod common;
 mod copyback;
 mod descriptors;

@@ -230,6 +230,18 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         section: "ftl",
+        name: "map_unit",
+        about: "what is mapped as one: a write of a part of it reads, changes and writes it",
+        takes: LINE.takes,
+        needed: false,
+        set: |p, text| {
+            p.map_unit = (LINE.read)(text)?;
+            Some(())
+        },
+        get: |p| (LINE.show)(&p.map_unit),
+    },
+    Key {
+        section: "ftl",
         name: "spare",
         about: "(T - U) / T: the share of the data pages that is not sold",
         takes: "a number from 0.01 to 0.9, for example 0.2",

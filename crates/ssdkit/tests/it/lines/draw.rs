@@ -77,6 +77,7 @@ const OTHERS: &[Key] = &[
     ("slc_cache", &["none", "1m", "4%", "50%"], &["100%", "0%", "64g", "1"]),
     ("slc_idle", &["0ns", "1ms"], &["1000s"]),
     ("idle_collection", &["none", "1ms"], &["0ns", "1000s"]),
+    ("map_unit", &["4k", "8k", "16k", "256k"], &["2k", "5k", "512k"]),
     ("slc_program", &["100us"], &["0ns"]),
     ("slc_mark", &["0%", "50%", "100%"], &["101%"]),
     ("controller", &["0ns", "5us"], &["1s", "1000s"]),
