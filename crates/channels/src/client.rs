@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tags::{Armed, Stamped};
 use thiserror::Error;
 
-use crate::handshake::{Answer, Patience, ask, is_there, wake};
+use crate::handshake::{Answer, Patience, ask, connect, is_there, wake};
 use crate::linger::linger;
 use crate::memory::Region;
 use crate::wire::{
@@ -101,12 +101,12 @@ pub struct Client {
 impl Client {
     /// Opens a channel to the server that listens at `path`.
     pub fn open(path: &Path, options: &Options) -> Result<Client, ClientError> {
-        let connect = |source| ClientError::Connect { path: path.into(), source };
-        let socket = UnixStream::connect(path).map_err(connect)?;
+        let patience = Patience { until: Instant::now() + OPENING, unless: None };
+        let unreachable = |source| ClientError::Connect { path: path.into(), source };
+        let socket = connect(path, &patience).map_err(unreachable)?;
         let depth = options.depth.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
         let Options { most, memory, linger, .. } = *options;
         let hello = Hello { version: VERSION, depth, most, memory };
-        let patience = Patience { until: Instant::now() + OPENING, unless: None };
         let (welcome, memory) = match ask(&socket, hello, &patience) {
             Ok(Answer::Channel(welcome, memory)) => (welcome, memory),
             Ok(Answer::Refused(why)) => return Err(ClientError::Refused(why)),

@@ -9,16 +9,22 @@
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg, send,
+    sendmsg, socket_with,
 };
 
 use crate::wire::{Hello, MAX_TEXT, VERSION, Welcome};
+
+/// After which time a server whose line is full is tried again.
+const FULL_LINE: Duration = Duration::from_millis(1);
 
 /// Until when, and for how long, a side waits for the other.
 pub struct Patience<'a> {
@@ -127,9 +133,13 @@ pub enum Answer {
 pub fn ask(socket: impl AsFd, hello: Hello, patience: &Patience<'_>) -> io::Result<Answer> {
     let socket = socket.as_fd();
     let sent = send(socket, &hello.to_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-    whole(sent, Hello::LEN)?;
+    // Who was turned away at once cannot say anything, and may still read why.
+    let sent = whole(sent, Hello::LEN);
     let mut bytes = [0; Welcome::LEN];
-    let memory = patience.receive(socket, &mut bytes)?;
+    let memory = match (patience.receive(socket, &mut bytes), sent) {
+        (Err(_), Err(e)) => return Err(e),
+        (received, _) => received?,
+    };
     let Some(welcome) = Welcome::parse(&bytes) else {
         return Ok(Answer::Nonsense("its answer does not begin as one"));
     };
@@ -143,6 +153,22 @@ pub fn ask(socket: impl AsFd, hello: Hello, patience: &Patience<'_>) -> io::Resu
         Some(memory) => Answer::Channel(welcome, memory),
         None => Answer::Nonsense("it sent no memory"),
     })
+}
+
+/// Connects to a server, whose line of those that wait may be full.
+pub fn connect(path: &Path, patience: &Patience<'_>) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(socket.into()),
+            Err(Errno::AGAIN) if Instant::now() < patience.until => std::thread::sleep(FULL_LINE),
+            Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// Wakes the other side, which sleeps until its socket is readable.
@@ -165,7 +191,7 @@ pub fn is_there(socket: impl AsFd) -> bool {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::unix::net::UnixStream;
+    use std::os::unix::net::UnixListener;
 
     const SOON: Duration = Duration::from_millis(20);
 
@@ -204,6 +230,36 @@ mod tests {
         let (client, _server) = UnixStream::pair().unwrap();
         let silent = ask(&client, hello, &soon()).unwrap_err();
         assert_eq!(silent.kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn who_is_turned_away_before_it_speaks_reads_why() {
+        let hello = Hello { version: VERSION, depth: 4, most: 0, memory: 0 };
+        let (client, server) = UnixStream::pair().unwrap();
+        refuse(&server, "full").unwrap();
+        drop(server);
+        assert!(matches!(ask(&client, hello, &soon()), Ok(Answer::Refused(why)) if why == "full"));
+        let (client, server) = UnixStream::pair().unwrap();
+        drop(server);
+        assert_eq!(ask(&client, hello, &soon()).unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_full_line_is_waited_for_and_not_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let first = connect(&path, &soon()).unwrap();
+        assert_eq!(connect(&path, &soon()).unwrap_err().kind(), ErrorKind::TimedOut);
+        let until = Instant::now() + Duration::from_secs(60);
+        let patience = Patience { until, unless: None };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| connect(&path, &patience));
+            drop(listener.accept().unwrap());
+            second.join().unwrap().unwrap();
+        });
+        drop(first);
     }
 
     #[test]

@@ -3,7 +3,9 @@
  * serves. Requests reach the drive by memory that both processes have; while both are
  * awake that takes no system call.
  *
- * A channel is one thread's at a time. Several may be open at once. Nothing here
+ * A channel is one thread's at a time. Several may be open at once. After fork() it is
+ * one process's alone: the other calls nothing here for it. It ends when the last copy
+ * of its descriptor is closed; exec() closes those that it inherited. Nothing here
  * installs signal handlers, starts threads, or allocates after ssdkit_open.
  *
  * Examples: examples/channel-c. Documentation: docs/channels.md.
