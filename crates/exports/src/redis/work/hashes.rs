@@ -8,6 +8,10 @@ use crate::redis::mail::MAX_REPLY;
 use crate::redis::resp;
 use crate::redis::value::{Fields, Names, Value, field, fields, main_key, pack};
 
+/// Bytes of all fields of a hash, packed, on drives that take longer values: each change
+/// packs all of them anew, and HGETALL tells them in one piece.
+const MAX_HASH: usize = 1 << 20;
+
 impl<'a> Stage<'a> {
     /// The packed hash of the key; empty when there is none.
     fn hash(&self) -> Result<&'a [u8], Refusal> {
@@ -30,8 +34,11 @@ impl<'a> Stage<'a> {
             all.set(self.args.get(i), self.args.get(i + 1));
         }
         let all = all.all;
-        job.more_keys = i64::from(self.mail.raw(0).is_none());
         let packed = pack(all.iter().copied());
+        if packed.len() > MAX_HASH {
+            return Err(Refusal::Text("a hash has at most 1 MiB in all its fields"));
+        }
+        job.more_keys = i64::from(self.mail.raw(0).is_none());
         job.put(|to| main_key(self.args.get(1), to), |to| Value::Hash(&packed).store(to));
         match command {
             Command::HMSet => resp::simple(self.out, "OK"),

@@ -96,3 +96,23 @@ fn long_values_go_and_come() {
     assert_eq!(client.ask("DBSIZE"), Reply::Int(1));
     served.end();
 }
+
+/// A hash is bounded, whatever a value may be, as each change looks at all of it.
+#[test]
+fn a_hash_has_a_bound_of_its_own() {
+    let served = served(Sync::No);
+    let mut client = served.connect();
+    let field = |name: u8, bytes: usize| {
+        encode(&[b"HSET".to_vec(), b"hash".to_vec(), vec![name], vec![b'v'; bytes]])
+    };
+    client.sock.write_all(&field(b'a', (1 << 20) - 9)).unwrap();
+    assert_eq!(client.reply(), Reply::Int(1));
+    client.sock.write_all(&field(b'b', 1)).unwrap();
+    let Reply::Error(text) = client.reply() else { panic!("an error") };
+    assert!(text.contains("at most 1 MiB"), "{text}");
+    assert_eq!(client.ask("HLEN hash"), Reply::Int(1));
+    assert_eq!(client.ask("DBSIZE"), Reply::Int(1));
+    client.sock.write_all(&field(b'a', 1)).unwrap();
+    assert_eq!(client.reply(), Reply::Int(0));
+    served.end();
+}
