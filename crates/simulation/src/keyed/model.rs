@@ -96,6 +96,14 @@ impl Model {
         Ok(())
     }
 
+    /// Whether from the last that has ended on a key is there all the while, and whether
+    /// it may be there at all.
+    pub fn since_ended(&self, key: u64) -> (bool, bool) {
+        let last = self.keys[key as usize].iter().rposition(|state| state.ended).unwrap_or(0);
+        let mut states = self.keys[key as usize].iter().skip(last);
+        (states.clone().all(|s| s.value.is_some()), states.any(|s| s.value.is_some()))
+    }
+
     /// Whether a key is there when all has ended.
     pub fn is_there(&self, key: u64) -> bool {
         self.keys[key as usize].back().is_some_and(|state| state.value.is_some())

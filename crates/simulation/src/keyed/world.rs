@@ -16,6 +16,10 @@ pub(super) const MOST_AT_ONCE: usize = 32;
 pub(super) const SHORTEST: u64 = 8;
 pub(super) const LONGEST: u64 = 200_000;
 
+/// Bytes of a key at most, and for keys of a listing among writes.
+const LONGEST_NAME: usize = 9;
+const LISTED: usize = 200;
+
 /// A request under way.
 #[derive(Clone, Debug)]
 pub(super) enum Open {
@@ -28,7 +32,8 @@ pub(super) enum Open {
         key: u64,
         number: u64,
     },
-    List,
+    /// Of each key whether it is there all the while, and whether it may be there.
+    List(Vec<(bool, bool)>),
     /// What has ended before it, by key.
     Flush(Vec<(u64, u64)>),
 }
@@ -49,11 +54,37 @@ pub struct World {
 }
 
 fn name(key: u64) -> Buffer {
-    let mut buffer = Buffer::zeroed(1 + key as usize % 9).expect("memory for a key");
+    let mut buffer = Buffer::zeroed(1 + key as usize % LONGEST_NAME).expect("memory for a key");
     let bytes = buffer.bytes_mut();
     bytes.fill(b'k');
     bytes[0] = key as u8;
     buffer
+}
+
+/// The keys of a listing.
+fn names(mut listing: &[u8]) -> Vec<u64> {
+    let mut keys = Vec::new();
+    while let Some((&bytes, rest)) = listing.split_first() {
+        let (key, behind) = rest.split_at(bytes.into());
+        keys.push(u64::from(key[0]));
+        listing = behind;
+    }
+    keys
+}
+
+/// A listing among writes has each key that is there all the while, as far as it went, and
+/// none that never was.
+fn listed(there: &[(bool, bool)], done: &KvDone) -> Result<(), Violation> {
+    let keys = names(&done.value.bytes()[..done.len as usize]);
+    let is_whole = done.len as usize + 1 + LONGEST_NAME <= LISTED;
+    for (key, &(stays, comes)) in (0..).zip(there) {
+        let count = keys.iter().filter(|&&listed| listed == key).count();
+        if count < usize::from(is_whole && stays) || count > usize::from(comes) {
+            let words = format!("listed {count} times: there {stays}, maybe {comes}");
+            return Err(wrong(Some(key), words));
+        }
+    }
+    Ok(())
 }
 
 /// All of a value's bytes tell its number.
@@ -96,6 +127,16 @@ impl World {
         self.target.as_ref().expect("there is power")
     }
 
+    /// Listings under way may see a write that is asked for now.
+    fn tell_listings(&mut self, key: u64, is_there: bool) {
+        for open in self.open.iter_mut().flatten() {
+            if let Open::List(keys) = open {
+                let (stays, comes) = &mut keys[key as usize];
+                (*stays, *comes) = (*stays && is_there, *comes || is_there);
+            }
+        }
+    }
+
     pub(super) fn put(&mut self, key: u64, len: u64, durable: bool) -> Result<(), Violation> {
         let number = self.model.number();
         let name = name(key);
@@ -103,6 +144,7 @@ impl World {
         let mut value = Buffer::zeroed(stored).expect("memory for a value");
         fill(value.bytes_mut(), number);
         self.model.write(key, number, Some((number, len)));
+        self.tell_listings(key, true);
         self.note(Some(key), || format!("value {number} of {len} bytes is put"));
         let open = Open::Write { key, number, durable };
         self.send(KvOp::Put(PutIf::Any), durable, name, len, value, open)
@@ -111,6 +153,7 @@ impl World {
     pub(super) fn delete(&mut self, key: u64, durable: bool) -> Result<(), Violation> {
         let number = self.model.number();
         self.model.write(key, number, None);
+        self.tell_listings(key, false);
         self.note(Some(key), || format!("it is deleted, {number}"));
         let open = Open::Write { key, number, durable };
         self.send(KvOp::Delete, durable, name(key), 0, Buffer::empty(), open)
@@ -128,8 +171,9 @@ impl World {
     }
 
     pub(super) fn list(&mut self) -> Result<(), Violation> {
-        let value = Buffer::zeroed(200).expect("memory for keys");
-        self.send(KvOp::List, false, Buffer::empty(), 0, value, Open::List)
+        let value = Buffer::zeroed(LISTED).expect("memory for keys");
+        let keys = (0..self.drive.names).map(|key| self.model.since_ended(key)).collect();
+        self.send(KvOp::List, false, Buffer::empty(), 0, value, Open::List(keys))
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Violation> {
@@ -186,7 +230,7 @@ impl World {
                 }
                 Err(wrong(Some(key), format!("a get gives {seen:?}, and it is {expected:?}")))
             }
-            Open::List if is_done(done.status) => Ok(()),
+            Open::List(there) if is_done(done.status) => listed(&there, &done),
             Open::Flush(ended) if is_done(done.status) => {
                 ended.into_iter().for_each(|(key, number)| self.model.settle(key, number));
                 Ok(())
@@ -264,12 +308,7 @@ impl World {
             self.note(Some(key), || format!("{when} it is {seen:?}"));
         }
         let done = self.act(KvOp::List, Buffer::empty(), Buffer::zeroed(4096).expect("memory"))?;
-        let (mut rest, mut listed) = (&done.value.bytes()[..done.len as usize], Vec::new());
-        while let Some((&bytes, keys)) = rest.split_first() {
-            let (key, behind) = keys.split_at(bytes.into());
-            listed.push(u64::from(key[0]));
-            rest = behind;
-        }
+        let mut listed = names(&done.value.bytes()[..done.len as usize]);
         listed.sort_unstable();
         let there: Vec<u64> =
             (0..self.drive.names).filter(|&key| self.model.is_there(key)).collect();

@@ -8,6 +8,7 @@ use device::OpenChannel;
 use port::{Buffer, Status, Time};
 
 use super::Kv;
+use super::mutation::{self, Mutation};
 use super::place::Place;
 use super::record::Record;
 
@@ -55,7 +56,8 @@ impl<D: OpenChannel> Kv<D> {
             None => {}
         }
         held.record.give(buffer);
-        let next = if is_same { held.cursor.checked_add(1) } else { Some(held.cursor) };
+        let goes_on = is_same || mutation::is(Mutation::SkipMoved);
+        let next = if goes_on { held.cursor.checked_add(1) } else { Some(held.cursor) };
         match next.filter(|_| !is_full) {
             Some(next) => {
                 held.cursor = next;

@@ -21,11 +21,13 @@ pub enum Mutation {
     Unsettled,
     /// Rows of a value are moved while requests of its key go on.
     MoveUnlocked,
+    /// A listing leaves out keys whose records are moved meanwhile.
+    SkipMoved,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 8] = [
+    pub const ALL: [Mutation; 9] = [
         Mutation::EraseEarly,
         Mutation::AckUnsynced,
         Mutation::SkipDeleted,
@@ -34,6 +36,7 @@ impl Mutation {
         Mutation::ForgetDeleted,
         Mutation::Unsettled,
         Mutation::MoveUnlocked,
+        Mutation::SkipMoved,
     ];
 }
 
