@@ -2,6 +2,7 @@
 
 mod comings;
 mod direct;
+mod lives;
 mod model;
 mod pace;
 mod world;
