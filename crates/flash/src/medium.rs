@@ -254,9 +254,7 @@ impl RamMedium {
 
     fn store_tags(&mut self, at: Ppa, count: u32, tags: &[u8]) -> Moved {
         if tags.is_empty() {
-            let mut blocks = (0..u64::from(count)).map(|i| Ppa(at.0 + i));
-            let is_stored = |at| self.store_tags(at, 1, &[0; TAG_BYTES]) == Moved::Done;
-            return if blocks.all(is_stored) { Moved::Done } else { Moved::Failed };
+            return self.store_no_tags(at, count);
         }
         let (chunk, start) = (self.geometry.chunk_index(at), self.place(at));
         if self.geometry.block(at) == 0 {
@@ -264,6 +262,19 @@ impl RamMedium {
         }
         if self.is_wide(chunk) || !self.store_narrow(chunk, start, tags) {
             return self.store_wide(at, tags);
+        }
+        Moved::Done
+    }
+
+    /// Stores blocks that came without tags, a few at a time.
+    fn store_no_tags(&mut self, at: Ppa, count: u32) -> Moved {
+        let none = [0; 16 * TAG_BYTES];
+        for from in (0..count).step_by(16) {
+            let some = (count - from).min(16);
+            let tags = &none[..some as usize * TAG_BYTES];
+            if self.store_tags(Ppa(at.0 + u64::from(from)), some, tags) != Moved::Done {
+                return Moved::Failed;
+            }
         }
         Moved::Done
     }

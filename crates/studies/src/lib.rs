@@ -11,7 +11,7 @@
 //! device of the kernel, [`kernel_runs`] runs on it, [`others`] who else had the cores,
 //! [`layers`] block layers to compare,
 //! [`baseline`] the old one and none, [`aio`] a front that shares, [`lines`] writes
-//! to shared cache lines, [`scsi`] a command set in between, [`page`](mod@page) what a
+//! to shared cache lines, [`instructions`] of functions, counted, [`scsi`] a command set in between, [`page`](mod@page) what a
 //! browser shows, [`suite`] several studies one after the other;
 //! then a file for each study.
 //!
@@ -25,6 +25,7 @@ pub mod batched;
 pub mod blkmq;
 pub mod blocking;
 pub mod file;
+pub mod instructions;
 pub mod kernel_path;
 pub mod kernel_runs;
 pub mod lab;
@@ -254,7 +255,10 @@ pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
     let study = Study::named(name)?;
     if let Some(case) = &args.options.watched {
-        return lines::be_watched(case, &args.options, out);
+        return match study.name == lightnvm::STUDY.name {
+            true => lightnvm::be_watched(case, &args.options),
+            false => lines::be_watched(case, &args.options, out),
+        };
     }
     args.options.check()?;
     args.options.check_of(&study)?;

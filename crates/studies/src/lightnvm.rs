@@ -2,34 +2,60 @@
 //! Bonnet, "LightNVM: The Linux Open-Channel SSD Subsystem", the extended abstract of their
 //! paper at FAST 2017; thesis, chapter 6).
 //!
-//! All of it is in virtual time, on drives whose translation layer is on the host, as the
+//! Most of it is in virtual time, on drives whose translation layer is on the host, as the
 //! paper's is. Isolated means that a target has parallel units of its own.
 //!
-//! Files: [`latency`] figure 3, reads beside more and more writes; [`tenants`] one that reads
-//! beside seven that write and collect, which the paper does not have.
+//! Files: of the abstract [`latency`] figure 3, reads beside more and more writes,
+//! [`tenants`] one that reads beside seven that write and collect, which the paper does not
+//! have, and [`split`] figure 1, who keeps which duties; of the thesis [`overhead`] what
+//! translation costs, beside [`memory`], [`components`] where it is spent, by [`stages`],
+//! [`openssd`] the host beside firmware, [`values`] values by key beside pages. [`through`]
+//! sends requests to a target of the library.
 
 use report::Plot;
 
-use super::{Findings, Lab, Picture, Runs, Study};
+use super::{Findings, Lab, Options, Picture, Runs, Study};
 use drive::error::Error;
 use measure::Summary;
 
+mod components;
 mod latency;
+mod memory;
+mod openssd;
+mod overhead;
+mod split;
+mod stages;
 mod tenants;
+mod through;
+mod values;
 
 /// The study.
 pub const STUDY: Study = Study {
     name: "lightnvm",
-    about: "targets with parallel units of their own: reads do not wait for the writes of others \
-            (LightNVM, section 4)",
+    about: "translation in the host: what it costs, what it brings, and targets that do not wait \
+            for each other (thesis, ch. 6, and LightNVM)",
     run,
 };
 
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
-    let mut all = latency::findings(lab)?;
+    let mut all = overhead::findings(lab)?;
+    all.join(components::findings(lab)?);
+    all.join(openssd::findings(lab)?);
+    all.join(values::findings(lab)?);
+    all.join(split::findings(lab)?);
+    all.join(latency::findings(lab)?);
     all.join(tenants::findings(lab)?);
     all.notes.extend(notes());
     Ok(all)
+}
+
+/// A case that another process watches.
+pub fn be_watched(case: &str, options: &Options) -> Result<(), Error> {
+    match case.split_once(',') {
+        Some((components::CASE, rest)) => components::be_watched(rest, options),
+        Some((values::CASE, rest)) => values::be_watched(rest),
+        _ => Err(Error::Usage(format!("there is no case `{case}` to be watched"))),
+    }
 }
 
 fn notes() -> [String; 3] {

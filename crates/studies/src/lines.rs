@@ -162,7 +162,7 @@ pub fn count(watched: Watched) -> Result<f64, String> {
 }
 
 /// This program, if it is the one that can be watched.
-fn program() -> Result<PathBuf, String> {
+pub fn program() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|e| format!("no path to this program: {e}"))?;
     match program.file_stem() {
         Some(name) if name == "ssdkit" => Ok(program),

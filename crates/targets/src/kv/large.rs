@@ -95,7 +95,6 @@ impl<D: OpenChannel> Kv<D> {
 
     fn send_value_row(&mut self, slot: u32, chunk: usize, row: u32) {
         let (ppa, blocks) = (self.space.row_ppa(chunk, row), self.geometry.row_blocks());
-        let wear = self.device.chunk(chunk).wear;
         let (row_bytes, kept) = (self.space.row_bytes(), self.kept * blocks as usize);
         self.row_programs += 1;
         self.promised -= row_bytes;
@@ -106,10 +105,18 @@ impl<D: OpenChannel> Kv<D> {
         let most = self.most_runs();
         let held = &mut self.requests[slot as usize];
         let lane = (held.next % u32::from(held.lanes)) as u16;
-        let last = held.runs.iter_mut().rev().find(|run| run.lane == lane);
+        // The first runs are one of each lane, in their order: mostly there are no others.
+        let last = match held.runs.len() <= usize::from(held.lanes) {
+            true => held.runs.get_mut(usize::from(lane)),
+            false => held.runs.iter_mut().rev().find(|run| run.lane == lane),
+        };
+        debug_assert!(last.as_ref().is_none_or(|run| run.lane == lane), "lanes have their turns");
         match last.filter(|run| run.goes_on(&self.geometry, ppa)) {
             Some(run) => run.rows += 1,
-            None => held.runs.push(Run { first: ppa, lane, rows: 1, wear }),
+            None => {
+                let wear = self.device.chunk(chunk).wear;
+                held.runs.push(Run { first: ppa, lane, rows: 1, wear });
+            }
         }
         held.failed |= held.runs.len() == most;
         held.next += 1;

@@ -243,13 +243,13 @@ impl Space {
     /// Gives out the next row of a stream, of the unit whose turn it is or the next
     /// that has one. So many chunks are to stay free.
     pub fn take_row(&mut self, stream: Stream, spare: usize) -> Option<(usize, u32)> {
+        let rows = self.rows();
         for _ in 0..self.lanes(stream).open.len() {
-            let at = self.lanes(stream).turn;
-            let count = self.lanes(stream).open.len();
-            self.lanes_mut(stream).turn = (at + 1) % count;
-            let open = self.lanes(stream).open[at].or_else(|| self.open(stream, at, spare));
+            let lanes = self.lanes_mut(stream);
+            let at = lanes.turn;
+            lanes.turn = if at + 1 == lanes.open.len() { 0 } else { at + 1 };
+            let open = lanes.open[at].or_else(|| self.open(stream, at, spare));
             let Some(chunk) = open else { continue };
-            let rows = self.rows();
             let held = self.chunk_mut(chunk);
             let row = held.next;
             held.next += 1;
