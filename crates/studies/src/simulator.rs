@@ -204,8 +204,8 @@ fn notes(m: &Measured) -> Vec<String> {
         "depth 2 in ch. 6 is Little's law on table 3: IOPS times average latency is 1.99 to 2.00 in \
          every row"
             .into(),
-        "table 3's firmware FTL, 721 IOPS, reads, modifies and writes below 16 KB: not a drive of \
-         ours"
+        "table 3's firmware FTL, 721 IOPS, reads, modifies and writes below 16 KB: it is in study \
+         lightnvm"
             .into(),
         "the byte-addressable interface is not here: in ch. 5 \"currently only 4K block IOs are \
          supported\""

@@ -1,11 +1,11 @@
 //! Table 4 (thesis, chapter 6, section 6.2): writes of 1 MB to the page-mapped target, and
-//! the same as values by key, on one drive: it takes no time and keeps all data. By the
-//! processor's time, in turns, and by instructions.
+//! the same as values by key, on one drive: it takes no time, and moves no data, as theirs, or
+//! keeps all. By the processor's time, in turns, and by instructions.
 
 use device::Device;
 use flash::{Dimensions, RamMedium};
 use load::cpu::CpuTime;
-use port::{BlockDone, BlockOp, BlockReq, Buffer, KvDone, KvOp, KvReq, PutIf, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, KvDone, KvOp, KvReq, PutIf, Time};
 use serde_json::json;
 use targets::{Kv, KvConfig};
 
@@ -20,23 +20,22 @@ const TABLE: &str = "table 4: values of 1 MiB by key, and writes of pages";
 pub const CASE: &str = "values";
 
 const VALUE: u64 = 1 << 20;
-/// What the medium keeps of a block: all.
-const KEPT: u32 = 4096;
-/// Requests at once.
-const DEPTH: usize = 8;
+/// Requests at once: in the paper throughput times latency is one value.
+const DEPTH: usize = 1;
 /// Of these, before anything is counted.
 const WARM: u64 = 8;
 
-/// Puts so many values; gives the processor's time of one, in ns.
-fn puts(count: u64) -> Result<f64, Error> {
+/// Puts so many values, of which `kept` bytes a block are kept; gives the processor's time of
+/// one, in ns.
+fn puts(count: u64, kept: u32) -> Result<f64, Error> {
     let (profile, data) = through::data("null", 2 * (count + WARM) * VALUE)?;
     let geometry = through::geometry(Dimensions { chunks: data.chunks + 8, ..data })?;
-    let mut medium = RamMedium::new(&geometry, KEPT)?;
+    let mut medium = RamMedium::new(&geometry, kept)?;
     medium.populate(geometry.blocks(), 0, || true);
     let device = Device::new(&geometry, &profile.timing, medium)?;
     let config = KvConfig { keys: 2 * (count + WARM), ..KvConfig::for_geometry(&geometry) };
     let mut kv = Kv::new(device, config).map_err(|e| Error::Failed(e.to_string()))?;
-    let mut buffers = Buffer::carve(DEPTH, VALUE as usize)?;
+    let mut buffers = buffers(kept)?;
     let put = |from: u64| {
         move |id: u64, value: Buffer| {
             let mut key = Buffer::zeroed(8).expect("8 bytes of memory");
@@ -51,9 +50,9 @@ fn puts(count: u64) -> Result<f64, Error> {
 }
 
 /// Writes as much to the page-mapped target; gives the processor's time of one, in ns.
-fn writes(count: u64) -> Result<f64, Error> {
-    let mut pblk = components::target((count + WARM) * VALUE, KEPT, false, |device| device)?;
-    let mut buffers = Buffer::carve(DEPTH, VALUE as usize)?;
+fn writes(count: u64, kept: u32) -> Result<f64, Error> {
+    let mut pblk = components::target((count + WARM) * VALUE, kept, false, |device| device)?;
+    let mut buffers = buffers(kept)?;
     let write = |from: u64| {
         move |id: u64, buffer: Buffer| {
             let (op, offset) = (BlockOp::Write, (from + id) * VALUE);
@@ -66,6 +65,11 @@ fn writes(count: u64) -> Result<f64, Error> {
     counted(count, || {
         through::send(&mut pblk, now, count, &mut buffers, write(WARM), end).map(|_| ())
     })
+}
+
+/// What is kept of a value's bytes, for each request at once.
+fn buffers(kept: u32) -> Result<Vec<Buffer>, Error> {
+    Ok(Buffer::carve(DEPTH, (VALUE / BLOCK_BYTES) as usize * kept as usize)?)
 }
 
 /// The processor's time of one of `count` requests, in ns.
@@ -83,80 +87,111 @@ fn stage_values(run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
 }
 
 /// How each is called, and what does it.
-type Way = (&'static str, fn(u64) -> Result<f64, Error>);
+type Way = (&'static str, fn(u64, u32) -> Result<f64, Error>);
 const WAYS: [Way; 2] = [("pages", writes), ("key", puts)];
 
-/// The watched side: `pages,COUNT` or `key,COUNT`.
+/// What is kept of a block, and how that is called.
+const KEPT: [(u32, &str); 2] = [(0, "nothing moved"), (4096, "all kept")];
+
+/// The watched side: `pages,COUNT,KEPT` or `key,COUNT,KEPT`.
 pub fn be_watched(case: &str) -> Result<(), Error> {
-    let wrong = || Error::Usage(format!("`{case}` is not pages,COUNT or key,COUNT"));
-    let (name, count) = case.split_once(',').ok_or_else(wrong)?;
+    let wrong = || Error::Usage(format!("`{case}` is not pages|key,COUNT,0|4096"));
+    let [name, count, kept] = case.split(',').collect::<Vec<_>>()[..] else {
+        return Err(wrong());
+    };
     let (_, run) = WAYS.into_iter().find(|(known, _)| *known == name).ok_or_else(wrong)?;
-    run(count.parse().map_err(|_| wrong())?).map(|_| ())
+    let (kept, _) = KEPT.into_iter().find(|(known, _)| *known == number(kept)).ok_or_else(wrong)?;
+    run(count.parse().map_err(|_| wrong())?, kept).map(|_| ())
+}
+
+/// A number, or one that is not kept of any block.
+fn number(text: &str) -> u32 {
+    text.parse().unwrap_or(u32::MAX)
 }
 
 /// The rows of this table.
 pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
     let requests = lab.options.pick(256, 32);
-    let case = |(name, _): Way| Case {
-        what: format!("1 MiB by {name}"),
+    let all: Vec<(Way, (u32, &str))> =
+        KEPT.into_iter().flat_map(|kept| WAYS.map(|way| (way, kept))).collect();
+    let case = |&((name, _), (kept, how)): &(Way, (u32, &str))| Case {
+        what: format!("1 MiB by {name}, {how}"),
         command: format!("{requests} of 1 MiB, {DEPTH} at once, by {name}, profile null"),
-        configuration: json!({ "profile": "null", "requests": requests }),
+        configuration: json!({ "profile": "null", "requests": requests, "kept": kept }),
     };
+    let cases: Vec<Case> = all.iter().map(case).collect();
     // The processor's time is this process's own, whoever else has some.
-    let turns = lab.by_turns(&WAYS.map(case), |i| Ok(((WAYS[i].1)(requests)?, None)))?;
-    let [pages, key] = [0, 1].map(|i| turns[i].runs(|&ns| ns));
+    let turns = lab.by_turns(&cases, |i| {
+        let ((_, run), (kept, _)) = all[i];
+        Ok((run(requests, kept)?, None))
+    })?;
+    let times: Vec<Runs> = turns.iter().map(|turns| turns.runs(|&ns| ns)).collect();
     let few = lab.options.pick(64, 8);
     lab.watch.phase("instructions of 1 MiB");
-    let instructions = |name: &str| {
-        let case = format!("{CASE},{name},{few}");
+    let instructions = |&((name, _), (kept, _)): &(Way, (u32, &str))| {
+        let case = format!("{CASE},{name},{few},{kept}");
         match count(STUDY.name, &case, &["stage_values"]) {
             Ok(sums) => Runs::one(sums[0] as f64 / few as f64),
             Err(why) => Runs::one(f64::NAN).voided(why),
         }
     };
-    let counted = WAYS.map(|(name, _)| instructions(name));
-    let command = format!("callgrind, --watched {CASE},key,{few} and {CASE},pages,{few}");
+    let counted: Vec<Runs> = all.iter().map(instructions).collect();
+    let command = format!("callgrind, --watched {CASE},key,{few},0 and so on");
     lab.note_step("instructions of 1 MiB", command, json!({ "requests": few }));
-    Ok(Findings::new(rows(&pages, &key, &counted), vec![]))
+    Ok(Findings::new(rows(&times, &counted), vec![]))
 }
 
-fn rows(pages: &Runs, key: &Runs, [of_pages, of_key]: &[Runs; 2]) -> Vec<Row> {
+const WAITS: &str = "instructions fall by more than that: of those that are left more wait for \
+                     memory, as what the drive keeps of each row is touched either way";
+
+/// What is gained by keys: how many times as much is done.
+fn gain(pair: &[Runs]) -> Runs {
+    pair[0].with(&pair[1], |pages, key| pages / key)
+}
+
+fn rows(times: &[Runs], counted: &[Runs]) -> Vec<Row> {
     let faster = "28.1GB/s and 44.7GB/s: \"a corresponding 55.8% improvement in throughput\"";
     let less = "67.20% and 50.01%: \"a 17.2% reduction in CPU-usage in kernel-space\"";
-    let gain = |key: &Runs, pages: &Runs| pages.with(key, |pages, key| pages / key);
-    let at_least = 1.558..=f64::INFINITY;
+    let copied = "their device moves nothing; here what is kept is copied once by key, twice as \
+                  pages, and memory takes no more than so much a second";
+    let at_least =
+        |what: &str, ours| Row::within(TABLE, what, "x", faster, ours, 1.558..=f64::INFINITY);
+    let at_most = |how: &str, pair: &[Runs]| {
+        let what = format!("the processor's time of 1 MiB, by key over pages, {how}");
+        let ours = pair[1].with(&pair[0], |key, pages| key / pages);
+        Row::within(TABLE, &what, "x", less, ours, 0.0..=0.83)
+    };
     let rate = |what: &str, paper: f64, runs: &Runs| {
         let ours = runs.map(|ns| VALUE as f64 / ns);
-        let why = "of one thread of this machine, which copies the data; theirs moves none";
-        Row::shown(TABLE, what, "GB/s", Reference::Paper(paper), ours, why)
+        Row::shown(
+            TABLE,
+            what,
+            "GB/s",
+            Reference::Paper(paper),
+            ours,
+            "of one thread of this machine",
+        )
     };
+    let silent = Reference::Silent;
     vec![
-        Row::within(
+        at_least("throughput, by key over pages, nothing moved", gain(&times[..2]))
+            .explained(WAITS),
+        at_most(KEPT[0].1, &times[..2]),
+        at_least("instructions of 1 MiB, pages over by key, nothing moved", gain(&counted[..2])),
+        at_least("the same, all kept", gain(&counted[2..])),
+        at_most(KEPT[1].1, &times[2..]),
+        Row::shown(
             TABLE,
-            "throughput, by key over pages",
+            "throughput, by key over pages, all kept",
             "x",
-            faster,
-            gain(key, pages),
-            at_least.clone(),
+            silent,
+            gain(&times[2..]),
+            copied,
         ),
-        Row::within(
-            TABLE,
-            "the processor's time of 1 MiB, by key over pages",
-            "x",
-            less,
-            key.with(pages, |key, pages| key / pages),
-            0.0..=0.83,
-        ),
-        Row::within(
-            TABLE,
-            "instructions of 1 MiB, pages over by key",
-            "x",
-            faster,
-            gain(of_key, of_pages),
-            at_least,
-        ),
-        rate("pages", 28.1, pages),
-        rate("by key", 44.7, key),
+        rate("pages, nothing moved", 28.1, &times[0]),
+        rate("by key, nothing moved", 44.7, &times[1]),
+        rate("pages, all kept", 28.1, &times[2]),
+        rate("by key, all kept", 44.7, &times[3]),
     ]
 }
 
@@ -166,10 +201,10 @@ mod tests {
 
     #[test]
     fn what_is_watched_runs_and_is_refused() {
-        for case in ["pages,4", "key,4"] {
+        for case in ["pages,4,0", "key,4,0", "pages,4,4096", "key,4,4096"] {
             be_watched(case).unwrap();
         }
-        for case in ["", "key", "keys,5", "key,x"] {
+        for case in ["", "key", "keys,5,0", "key,x,0", "key,5,7"] {
             assert_eq!(be_watched(case).unwrap_err().exit_code(), 2, "{case}");
         }
     }
