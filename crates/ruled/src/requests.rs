@@ -8,7 +8,7 @@ use rules::{Address, Decision, Entry, Op, Request as Asked, Verdict, View};
 
 use crate::control::{Answered, Known, Waiting};
 use crate::rows::{Source, Stream};
-use crate::{Cookie, DEPTH, Ruled};
+use crate::{Cookie, DEPTH, ROWS, Ruled};
 
 /// A request under way.
 #[derive(Debug)]
@@ -248,8 +248,10 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// There is no room in a unit: collection makes some, or nothing does.
     fn no_room(&mut self, unit: usize) -> Outcome {
-        let waits = !self.space.units[unit].rows.is_empty();
-        match !self.broken && (self.collect(unit) || waits) {
+        let rows = self.space.units[unit].rows.len();
+        // Where only rows are missing they will be programmed, and nothing is collected.
+        let waits = rows + 1 >= ROWS || self.collect(unit) || rows > 0;
+        match !self.broken && waits {
             true => Outcome::Waits,
             false => Outcome::Failed(Status::CAPACITY_EXCEEDED),
         }
