@@ -191,7 +191,7 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     let (drive, instead) = match config.spec.target {
         TargetKind::Kv => ("a drive with values by key (target=kv)", "target=pblk"),
         TargetKind::Batch => ("a drive with batched writes", "target=pblk"),
-        TargetKind::Pblk => ("a drive with batched writes", "--pages log"),
+        TargetKind::Pblk | TargetKind::Rules => ("a drive with batched writes", "--pages log"),
     };
     let name = &config.name;
     Err(Error::Usage(format!("{name}: {drive} has no {what}: leave it out, or take {instead}")))

@@ -31,6 +31,7 @@ pub mod patience;
 pub mod power;
 pub mod redundancy;
 pub mod restore;
+pub mod ruled;
 pub mod say;
 mod shared;
 pub mod slc;

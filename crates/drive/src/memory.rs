@@ -52,6 +52,9 @@ impl Needs {
         let rows_at_once = width.saturating_sub(1).max(1);
         let ends = (config.spec.streams, timing.unreadable);
         let target = |one: DriveConfig| {
+            if let Some(rules) = &one.rules {
+                return ruled::tables(&one.above, one.size, rules, kept);
+            }
             let of_rows = (kept, rows_at_once, one.profile.write_buffer);
             targets::pblk::tables(&one.above, one.size, of_rows, ends)
         };

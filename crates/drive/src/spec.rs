@@ -21,6 +21,7 @@ mod error;
 pub mod file;
 mod memory;
 mod null;
+mod rules;
 mod shared;
 mod storage;
 mod value;

@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::fault_rules::Layer;
 use crate::lower::{self, Lower};
 use crate::memory;
+use crate::ruled;
 use crate::shared::share;
 use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
@@ -123,7 +124,7 @@ pub fn look(
     let degraded = flash.degraded();
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     let peek = match config.spec.target {
-        TargetKind::Batch | TargetKind::Kv => None,
+        TargetKind::Batch | TargetKind::Kv | TargetKind::Rules => None,
         TargetKind::Pblk if config.spec.targets > 1 => None,
         TargetKind::Pblk => Some(Pblk::peek(flash, target(config, seed)).map_err(failed)?),
     };
@@ -152,6 +153,7 @@ fn assemble(
     let buffer = lower::buffer(config);
     let is_bare = config.spec.parity == 0
         && config.spec.targets == 1
+        && config.spec.target == TargetKind::Pblk
         && config.faults.is_empty()
         && buffer.is_none()
         && (is_inside || link.is_instant());
@@ -182,6 +184,10 @@ fn assemble(
             let flash = lower::before(config, device, buffer.as_ref())?;
             let (shared, ready) = share(config, seed, flash, found.is_some())?;
             (Box::new(shared), ready)
+        } else if config.spec.target == TargetKind::Rules {
+            let flash = lower::before(config, device, buffer.as_ref())?;
+            let (ruled, ready) = ruled::start(config, flash, found.is_some())?;
+            (Box::new(ruled), ready)
         } else {
             let flash = lower::before(config, device, buffer.as_ref())?;
             let (pblk, ready) = start(config, seed, flash, found.is_some()).map_err(failed)?;
@@ -329,7 +335,7 @@ pub fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error> {
 /// A drive with batched writes has no blocks, and one that keeps values by key neither.
 pub fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
     let drive = match config.spec.target {
-        TargetKind::Pblk => return Ok(()),
+        TargetKind::Pblk | TargetKind::Rules => return Ok(()),
         TargetKind::Batch => "a drive with batched writes (target=batch) has pages",
         TargetKind::Kv => "a drive with values by key (target=kv) has keys",
     };
@@ -343,6 +349,8 @@ pub fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
 pub fn needs_stories(config: &DriveConfig) -> Result<(), Error> {
     let what = if !config.faults.is_empty() {
         "fault rules stand between, which tell no stories: leave them out"
+    } else if config.spec.target == TargetKind::Rules {
+        "its target (target=rules) tells no stories: take target=pblk"
     } else if config.spec.targets > 1 {
         "its targets share a device, and who waited behind whom is told of one: take targets=1"
     } else if config.cache_mode() != CacheMode::Volatile {

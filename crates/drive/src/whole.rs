@@ -28,6 +28,7 @@ use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
+use ruled::SetInstaller;
 use targets::Pblk;
 
 use crate::backing::{Backing, Store};
@@ -138,6 +139,10 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     /// Valid blocks of a chunk of a shard's device, as its target's counts them.
     fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {
         self.target(shard).valid_blocks(chunk)
+    }
+    /// Who installs rule sets in it, where it is made of rules.
+    fn rules(&self) -> Option<SetInstaller> {
+        None
     }
     /// Its outside.
     fn shape(&self) -> Shape;
@@ -266,6 +271,10 @@ macro_rules! has_what_is_below {
             self.below_mut().tend(now);
         }
 
+        fn rules(&self) -> Option<SetInstaller> {
+            self.below().rules()
+        }
+
         fn shape(&self) -> Shape {
             self.below().shape()
         }
@@ -376,6 +385,10 @@ impl Drive for Boxed {
 
     fn tend(&mut self, now: Time) {
         (**self).tend(now);
+    }
+
+    fn rules(&self) -> Option<SetInstaller> {
+        (**self).rules()
     }
 
     fn shape(&self) -> Shape {
@@ -699,7 +712,7 @@ impl Drive for Faulted {
 }
 
 /// Shuts down a target, and what is below it.
-fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
+pub(crate) fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
     target.below_mut().device_mut().set_on_a_clock(false);
     let at = rest(&mut *target, now, Some(now));
     target.close(now);

@@ -84,6 +84,9 @@ pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
         ),
         DriveSpec::Memory(spec) if spec.target == TargetKind::Kv => keyed::check(args),
         DriveSpec::Memory(spec) if spec.target == TargetKind::Batch => pages_of_batch(args),
+        DriveSpec::Memory(spec) if spec.target == TargetKind::Rules => {
+            pages_of_blocks(args, "a drive of rules")
+        }
         DriveSpec::Memory(_) | DriveSpec::File(_) => Ok(()),
         _ => refuse("--redis is for mem: drives and drive files: take one"),
     }
@@ -127,7 +130,10 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
                 let device = new_device(&config, args.seed, medium.into())?;
                 return serving.keyed(kv::start(&config, args.seed, device)?);
             }
-            let pages = args.pages.unwrap_or_default();
+            let pages = args.pages.unwrap_or(match spec.target {
+                TargetKind::Rules => StoreKind::Log,
+                _ => StoreKind::default(),
+            });
             if spec.target == TargetKind::Batch || pages == StoreKind::Batched {
                 let medium = memory::medium(&config, config.spec.store.kept())?;
                 let device = new_device(&config, args.seed, medium.into())?;
@@ -141,12 +147,12 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             open.config.faults = faults;
             let target = open.config.spec.target;
             let fit = match target {
-                TargetKind::Pblk => pages_of_blocks(args, &spec.path),
+                TargetKind::Pblk | TargetKind::Rules => pages_of_blocks(args, &spec.path),
                 TargetKind::Batch => pages_of_batch(args),
                 TargetKind::Kv => keyed::check(args),
             };
             let fit = fit.and_then(|()| match target {
-                TargetKind::Pblk => Ok(()),
+                TargetKind::Pblk | TargetKind::Rules => Ok(()),
                 _ => batched::refuse_layers(&open.config),
             });
             let fit = args.check_kept(open.config.spec.store).and(fit);
@@ -156,7 +162,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             }
             let is_new = open.is_new();
             match target {
-                TargetKind::Pblk => {}
+                TargetKind::Pblk | TargetKind::Rules => {}
                 TargetKind::Batch => return batched_file(args, open, spec.copy, server, out),
                 TargetKind::Kv => return keyed::file(args, open, spec.copy, server, out),
             }

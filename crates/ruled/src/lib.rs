@@ -50,7 +50,7 @@ const MAX_BLOCKS: usize = device::MAX_ADDRESSES;
 const ROWS: usize = 6;
 /// Chunks of each unit that hold nothing: two open ones, one for collection to move to, one
 /// that is collected.
-const RESERVE: u32 = 4;
+pub const RESERVE: u32 = 4;
 
 /// How the target is set up.
 #[derive(Clone, Debug)]
@@ -181,6 +181,18 @@ struct Space {
     seq: u64,
     /// The unit that was placed on last where no rule says which.
     turn: usize,
+}
+
+/// Bytes of memory that the tables and buffers of a target take, when it is full.
+pub fn tables(geometry: &Geometry, bytes: u64, rules: &Checked, kept: u32) -> u64 {
+    let (mut entries, mut state) = (bytes / BLOCK_BYTES, 0);
+    for map in &rules.set().maps {
+        state += map.entries;
+        entries += if matches!(map.content, Content::Address(_)) { map.entries } else { 0 };
+    }
+    let row = u64::from(geometry.row_blocks()) * (u64::from(kept) + flash::TAG_BYTES as u64);
+    let maps = 8 * (bytes / BLOCK_BYTES + entries + state + (1 << geometry.address_bits()));
+    maps + u64::from(geometry.total_pus()) * (ROWS as u64 + 1) * row
 }
 
 /// How far the target is shut down.

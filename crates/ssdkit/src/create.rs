@@ -29,7 +29,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
     match config.spec.target {
-        TargetKind::Pblk => stack::check(&config, args.seed).map(drop)?,
+        TargetKind::Pblk | TargetKind::Rules => stack::check(&config, args.seed).map(drop)?,
         TargetKind::Batch => batched::check(&config, args.seed)?,
         TargetKind::Kv => kv::check(&config, args.seed)?,
     }

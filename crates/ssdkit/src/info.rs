@@ -53,7 +53,7 @@ fn look(name: &str) -> Result<Info, Error> {
         Ok(DriveSpec::Memory(spec)) => {
             let config = spec.resolve()?;
             let memory = match config.spec.target {
-                TargetKind::Pblk => Some(stack::check(&config, 1)?),
+                TargetKind::Pblk | TargetKind::Rules => Some(stack::check(&config, 1)?),
                 TargetKind::Batch => batched::check(&config, 1).map(|()| None)?,
                 TargetKind::Kv => kv::check(&config, 1).map(|()| None)?,
             };
@@ -219,6 +219,14 @@ impl Health {
     }
 }
 
+/// What a rule set is.
+fn set_in_words(set: &rules::syntax::Set) -> String {
+    let (rules, applications) = (set.rules.len() as u64, set.applications.len() as u64);
+    let (rules, applications) =
+        (units::counted(rules, "rule"), units::counted(applications, "application"));
+    format!("rules: the set {}, {rules} for {applications}", set.name.text)
+}
+
 impl Info {
     /// Erases that a chunk stands, where that is limited.
     fn endurance(&self) -> Option<u32> {
@@ -314,6 +322,10 @@ impl Info {
         line("profile", format!("{}: {}", about.name, about.about));
         match config.spec.target {
             TargetKind::Pblk => {}
+            TargetKind::Rules => {
+                let set = config.rules.as_ref().map(|rules| rules.set());
+                line("target", set.map_or(String::new(), set_in_words));
+            }
             TargetKind::Batch => {
                 line("target", "batch: batches of pages, for `serve --redis`".into());
             }

@@ -148,7 +148,11 @@ fn store(spec: &MemorySpec, y: &YcsbArgs) -> Result<Store, Error> {
     let refuse = |text: String| Err(Error::Usage(text));
     if spec.target != TargetKind::Kv {
         let most = MAX_VALUE as u64;
-        return match y.pages.unwrap_or_default() {
+        let pages = y.pages.unwrap_or(match spec.target {
+            TargetKind::Rules => StoreKind::Log,
+            _ => StoreKind::default(),
+        });
+        return match pages {
             _ if y.value > most => refuse(format!(
                 "a value of the tree has at most {most} bytes: lower --value, or take a drive with \
                  target=kv"
@@ -156,6 +160,9 @@ fn store(spec: &MemorySpec, y: &YcsbArgs) -> Result<Store, Error> {
             StoreKind::Log | StoreKind::InPlace if spec.target == TargetKind::Batch => {
                 refuse("a drive with target=batch has no blocks: leave --pages out".into())
             }
+            StoreKind::Batched if spec.target == TargetKind::Rules => refuse(
+                "--pages batched makes another target of a drive of rules: take --pages log".into(),
+            ),
             kind => Ok(Store::Tree(kind)),
         };
     }

@@ -63,6 +63,10 @@ impl MemorySpec {
             let value = self.keys.to_string();
             return Err(DriveError::Value { key: "keys", value, takes: KEY_COUNT });
         }
+        if !self.rules.is_empty() && self.target != TargetKind::Rules {
+            let (value, takes) = (self.rules.clone(), super::rules::RULES);
+            return Err(DriveError::Value { key: "rules", value, takes });
+        }
         if self.streams > 1 && !has_blocks {
             let value = self.streams.to_string();
             return Err(DriveError::Value { key: "streams", value, takes: STREAMS });
@@ -114,6 +118,7 @@ impl MemorySpec {
                 let own = targets::kv::reserve_chunks(&of_shard, self.keys_of(size));
                 reserve = own.saturating_add(more);
             }
+            TargetKind::Rules => reserve = ruled::RESERVE.saturating_add(more),
         }
         let chunks = data.chunks().saturating_add(reserve);
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
@@ -122,9 +127,22 @@ impl MemorySpec {
         // What the target keeps free is not lent.
         profile.timing.slc.kept = reserve;
         let name = self.to_string();
-        let faults = Rules::default();
         let spec = self.clone();
-        Ok(DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults })
+        let is_ruled = self.target == TargetKind::Rules;
+        let rules = is_ruled.then(|| super::rules::resolve(&self.rules, size, &above));
+        Ok(DriveConfig {
+            name,
+            spec,
+            profile,
+            size,
+            idle,
+            reserve,
+            geometry,
+            above,
+            rules: rules.transpose()?,
+            control: None,
+            faults: Rules::default(),
+        })
     }
 
     /// The blocks of each unit that hold data, so that less the spare they are

@@ -1,9 +1,13 @@
 //! A drive with all its numbers.
 
+use std::sync::Arc;
+
 use drivefile::CacheMode;
 use flash::{Geometry, Profile};
 use port::BLOCK_BYTES;
 use port::striped::share;
+use ruled::ControlPlane;
+use rules::Checked;
 use serde_json::{Value, json};
 
 use super::capacity::part;
@@ -30,6 +34,10 @@ pub struct DriveConfig {
     pub geometry: Geometry,
     /// What the target sees: that, or with parity fewer and larger units.
     pub above: Geometry,
+    /// The set of a drive of rules.
+    pub rules: Option<Arc<Checked>>,
+    /// Who is asked what that leaves open; nobody unless it was asked for.
+    pub control: Option<ControlPlane>,
     /// What goes wrong in it on purpose; nothing unless it was asked for.
     pub faults: Rules,
 }
@@ -164,6 +172,15 @@ impl DriveConfig {
         });
         if spec.target == TargetKind::Kv {
             json["keys"] = self.keys().into();
+        }
+        if let Some(rules) = &self.rules {
+            let set = rules.set();
+            json["rules"] = json!({
+                "set": set.name.text,
+                "applications": set.applications.len(),
+                "rules": set.rules.len(),
+                "text": set.to_string(),
+            });
         }
         if spec.parity > 0 {
             json["parity"] = json!({

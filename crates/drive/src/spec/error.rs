@@ -1,5 +1,6 @@
 //! Why a drive cannot be.
 
+use control::TemplateError;
 use flash::{GeometryError, KeyError, ProfileError};
 use measure::units::UnitError;
 use parity::ParityError;
@@ -62,7 +63,7 @@ pub enum DriveError {
     /// Shards that the drive cannot have.
     #[error(
         "`shards` cannot be `{shards}` in the drive's name: it takes a divisor of its groups, \
-         {divisors}, of size 64K or more for each; 1 with target=batch"
+         {divisors}, of size 64K or more for each; 1 with target=batch, kv or rules"
     )]
     Shards {
         /// What was given.
@@ -111,6 +112,28 @@ pub enum DriveError {
         path: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// A template that the drive cannot have.
+    #[error("rules={name} in the drive's name: {source}")]
+    Template {
+        /// Which.
+        name: String,
+        /// Why not.
+        source: TemplateError,
+    },
+    /// A rule set's file that cannot be read.
+    #[error("cannot read the rule set {path}: {source}")]
+    ReadRules {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A rule set that the checker does not take.
+    #[error("{told}")]
+    Rules {
+        /// What is wrong, as a compiler tells it.
+        told: String,
     },
     /// A profile that cannot be.
     #[error(transparent)]

@@ -24,6 +24,7 @@ use super::capacity::above;
 use super::memory::{
     KEYS_RANGE, STREAMS_RANGE, placement_from_name, placement_name, victim_from_name, victim_name,
 };
+use super::rules::read_text;
 use super::value::{flag, name_and_pairs};
 use super::{
     Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind,
@@ -194,6 +195,9 @@ struct Text {
     /// Keys that `target=kv` has room for; not there with any other.
     #[serde(default, skip_serializing_if = "is_no_key")]
     keys: u64,
+    /// The set of `target=rules`; not there with any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<String>,
     /// Parallel units to a superblock with parity; not there without.
     #[serde(default, skip_serializing_if = "is_none")]
     parity: u32,
@@ -263,6 +267,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         seed,
         cache: cache_name(cache).into(),
         keys: if config.spec.target == TargetKind::Kv { config.keys() } else { 0 },
+        rules: config.rules.as_ref().map(|rules| rules.set().to_string()),
         parity: config.spec.parity,
         targets: config.spec.targets,
         placement: (config.spec.placement != Placement::default())
@@ -321,6 +326,16 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     if !keys_fit {
         return Err(wrong(&"its keys are none, or too many"));
     }
+    if (target == TargetKind::Rules) != text.rules.is_some() {
+        return Err(wrong(&"its rules are none, or of another target"));
+    }
+    let read = |rules: &String| {
+        read_text(rules, text.size).map_err(|all| {
+            let one = |problem: &rules::Problem| problem.render("its rule set", rules);
+            wrong(&all.iter().map(one).collect::<String>().trim_end())
+        })
+    };
+    let rules = text.rules.as_ref().map(read).transpose()?;
     if !STREAMS_RANGE.contains(&text.streams) {
         return Err(wrong(&"its streams are too many"));
     }
@@ -348,7 +363,19 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         return Err(wrong(&"its idle blocks are a chunk or more"));
     }
     let idle = text.idle;
-    let config = DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults };
+    let config = DriveConfig {
+        name,
+        spec,
+        profile,
+        size,
+        idle,
+        reserve,
+        geometry,
+        above,
+        rules,
+        control: None,
+        faults,
+    };
     let targets = config.spec.targets;
     let units = &config.spec.units;
     let is_many = (1..=media::MAX_TARGETS as u32).contains(&targets)
@@ -386,6 +413,8 @@ mod tests {
             "mem:tlc,size=1G,target=batch",
             "mem:tlc,size=1G,target=kv,keys=5M",
             "mem:tlc,size=1G,target=kv",
+            "mem:tlc,size=1G,target=rules",
+            "mem:tlc,size=1G,target=rules,rules=latency:4",
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
             "mem:client-tlc,size=1G",
@@ -399,6 +428,8 @@ mod tests {
                 (back.spec.store, back.spec.victim),
                 (config.spec.store, config.spec.victim)
             );
+            let set = |of: &DriveConfig| of.rules.as_ref().map(|rules| rules.set().clone());
+            assert_eq!(set(&back), set(&config), "{name}");
             assert_eq!(back.spec.streams, config.spec.streams);
             assert_eq!(back.spec.targets, config.spec.targets);
             assert_eq!(back.spec.placement, config.spec.placement);
@@ -425,6 +456,9 @@ mod tests {
             ("data_chunks = 3", "data_chunks = 4", "contradict"),
             ("seed = 1", "seed = 1\nparity = 7", "divides 64"),
             ("seed = 1", "seed = 1\nkeys = 7", "its keys are"),
+            ("seed = 1", "seed = 1\nrules = 'set a'", "its rules are"),
+            ("target = \"pblk\"", "target = \"rules\"", "its rules are"),
+            ("target = \"pblk\"", "target = \"rules\"\nrules = 'set a'", "expected an application"),
             ("target = \"pblk\"", "target = \"kv\"", "its keys are"),
             ("version = 1", "version = = 1", "makes no sense"),
         ] {

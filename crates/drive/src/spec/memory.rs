@@ -15,16 +15,15 @@ use super::{DriveError, load};
 use measure::options::count;
 
 const STORES: &str = "memory, checksum or none";
-const TARGETS: &str = "pblk, batch or kv";
+const TARGETS: &str = "pblk, batch, kv or rules";
 pub(super) const KEY_COUNT: &str = "1 to 4294967296; only with target=kv";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
 const TARGET_COUNTS: &str = "1 to 64";
 const UNITS: &str = "the parallel units of each target, as in 1/7/8";
 const PLACEMENTS: &str = "isolate or stripe";
-const SHARDS: &str =
-    "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch or kv";
-pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch or kv";
+const SHARDS: &str = "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch, kv or rules";
+pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch, kv or rules";
 pub(super) const KEYS_RANGE: RangeInclusive<u64> = 1..=1 << 32;
 pub(super) const STREAMS_RANGE: RangeInclusive<u32> = 1..=targets::MAX_STREAMS as u32;
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
@@ -99,6 +98,8 @@ pub enum TargetKind {
     Batch,
     /// The key-value target: values by key, no blocks.
     Kv,
+    /// The block target in which a rule set decides.
+    Rules,
 }
 
 impl TargetKind {
@@ -108,11 +109,14 @@ impl TargetKind {
             TargetKind::Pblk => "pblk",
             TargetKind::Batch => "batch",
             TargetKind::Kv => "kv",
+            TargetKind::Rules => "rules",
         }
     }
 
     pub(super) fn from_name(name: &str) -> Option<TargetKind> {
-        [TargetKind::Pblk, TargetKind::Batch, TargetKind::Kv].into_iter().find(|t| t.name() == name)
+        [TargetKind::Pblk, TargetKind::Batch, TargetKind::Kv, TargetKind::Rules]
+            .into_iter()
+            .find(|t| t.name() == name)
     }
 }
 
@@ -164,6 +168,8 @@ pub struct MemorySpec {
     pub target: TargetKind,
     /// Keys that `target=kv` has room for; 0 for one for each 4 KiB of its size.
     pub keys: u64,
+    /// The rule set of `target=rules`: a template or a file; empty for the least.
+    pub rules: String,
     /// How victims are chosen.
     pub victim: Victim,
     /// Streams in which pblk keeps writes of different placements.
@@ -193,6 +199,7 @@ impl MemorySpec {
             store: Store::default(),
             target: TargetKind::default(),
             keys: 0,
+            rules: String::new(),
             victim: Victim::default(),
             streams: 1,
             parity: 0,
@@ -239,6 +246,12 @@ impl MemorySpec {
                 if !KEYS_RANGE.contains(&self.keys) {
                     return Err(wrong("keys", KEY_COUNT));
                 }
+            }
+            "rules" => {
+                if !super::rules::is_name(value) {
+                    return Err(wrong("rules", super::rules::RULES));
+                }
+                self.rules = value.into();
             }
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
@@ -314,6 +327,9 @@ impl fmt::Display for MemorySpec {
         if self.keys > 0 {
             write!(f, ",keys={}", self.keys)?;
         }
+        if !self.rules.is_empty() {
+            write!(f, ",rules={}", self.rules)?;
+        }
         if self.victim != Victim::default() {
             write!(f, ",victim={}", victim_name(self.victim))?;
         }
@@ -353,7 +369,10 @@ fn width_of(value: &str) -> Result<u32, DriveError> {
 
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = ["size", "store", "target", "keys", "victim", "streams", "parity", "cache", "shards"];
+    let own = [
+        "size", "store", "target", "keys", "rules", "victim", "streams", "parity", "cache",
+        "shards",
+    ];
     let own = own.into_iter().chain(["targets", "placement", "units"]);
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }

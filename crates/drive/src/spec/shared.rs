@@ -74,6 +74,7 @@ impl MemorySpec {
             (self.parity > 0, "parity"),
             (self.target == TargetKind::Batch, "target=batch"),
             (self.target == TargetKind::Kv, "target=kv"),
+            (self.target == TargetKind::Rules, "target=rules"),
         ] {
             if is_there {
                 return Err(wrong(format!("{what} is for a drive of one target")));
@@ -117,7 +118,19 @@ impl MemorySpec {
             .map_err(|source| DriveError::TooLarge { source })?;
         let (name, spec, idle) = (self.to_string(), self.clone(), idle.unwrap_or(0));
         let (above, faults) = (geometry, Rules::default());
-        Ok(DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults })
+        Ok(DriveConfig {
+            name,
+            spec,
+            profile,
+            size,
+            idle,
+            reserve,
+            geometry,
+            above,
+            rules: None,
+            control: None,
+            faults,
+        })
     }
 
     /// One target, as if it were a drive.

@@ -343,6 +343,7 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
                 store,
                 target: TargetKind::Pblk,
                 keys: 0,
+                rules: String::new(),
                 victim,
                 streams,
                 parity,

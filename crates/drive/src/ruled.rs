@@ -1,0 +1,227 @@
+//! Drives made of rules: `target=rules`.
+//!
+//! Such a drive is a block drive as any; what becomes of each request its rule set decides
+//! ([`ruled::Ruled`]). Fails where the set does not suit the drive, or the drive has what no set
+//! is carried out on.
+
+use ftl::{Over, Start, Target};
+use port::{Shape, Time};
+use ruled::{Ruled, RuledConfig, RuledError, SetInstaller};
+
+use crate::error::Error;
+use crate::lower::{Flash, Lower};
+use crate::spec::DriveConfig;
+use crate::whole::{self, Drive, Ended};
+
+/// The target on what is below it: new, or recovered from what that holds.
+pub(crate) fn start(
+    config: &DriveConfig,
+    flash: Flash,
+    is_found: bool,
+) -> Result<(Ruled<Flash>, Time), Error> {
+    let rules = config.rules.as_ref().expect("a drive of rules was resolved with a set");
+    let set_up = RuledConfig {
+        bytes: config.size,
+        rules: (**rules).clone(),
+        control: config.control.clone(),
+    };
+    let started = match is_found {
+        true => Ruled::recover(flash, &set_up, Time::ZERO),
+        false => Ruled::new(flash, &set_up).map(|target| (target, Time::ZERO)),
+    };
+    started.map_err(|e| {
+        let text = format!("{}: {e}", config.name);
+        match e {
+            RuledError::Halt(_) => Error::Failed(text),
+            _ => Error::Usage(text),
+        }
+    })
+}
+
+impl Drive for Ruled<Flash> {
+    fn shards(&self) -> usize {
+        1
+    }
+
+    fn lower(&self, _shard: usize) -> &dyn Lower {
+        self.below()
+    }
+
+    fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
+        self.below_mut()
+    }
+
+    fn target(&self, _target: usize) -> &dyn Target {
+        self
+    }
+
+    fn target_mut(&mut self, _target: usize) -> &mut dyn Target {
+        self
+    }
+
+    fn shape(&self) -> Shape {
+        Target::shape(self)
+    }
+
+    fn rules(&self) -> Option<SetInstaller> {
+        Some(self.installer())
+    }
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        whole::end(self, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault_rules::FaultArgs;
+    use crate::spec::DriveSpec;
+    use crate::stack::{build, check, empty_journal, needs_blocks, needs_stories, recover};
+    use crate::whole::{Boxed, Observed};
+    use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring};
+
+    const SMALL: &str = "mem:tlc,size=16M,groups=2,pus=2,pages=16,target=rules";
+    const PIECE: u64 = 16 << 10;
+
+    fn config(rest: &str) -> Result<DriveConfig, String> {
+        let spec = format!("{SMALL}{rest}").parse().map_err(|e| format!("{e}"))?;
+        let DriveSpec::Memory(spec) = spec else { panic!("{rest}") };
+        spec.resolve().map_err(|e| Error::from(e).to_string())
+    }
+
+    fn act(drive: &mut Boxed, now: &mut Time, op: BlockOp, offset: u64, byte: u8) -> BlockDone {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+        let len = if op == BlockOp::Flush { 0 } else { PIECE };
+        let mut buffer = Buffer::zeroed(len as usize).unwrap();
+        buffer.bytes_mut().fill(byte);
+        let (fua, placement, queue) = (false, 0, 0);
+        cmds.put(|| BlockReq { id: 0, op, fua, placement, queue, offset, len, buffer });
+        drive.submit(*now, &mut cmds);
+        loop {
+            let at = drive.next_event().expect("it is inside");
+            *now = at.max(*now);
+            drive.advance(at, &mut done);
+            if let Some(done) = done.pop() {
+                return done;
+            }
+        }
+    }
+
+    /// With any set and any layers, written over and over it is ended and found again, and
+    /// all is there.
+    #[test]
+    fn any_set_and_any_layers_go_together() {
+        for rest in ["", ",rules=latency:2", ",rules=throughput:3", ",rules=longevity", ",parity=4"]
+        {
+            for more in ["", ",side=host", ",cache=protected", ",buffer_rate=1GB/s,read_cache=1m"] {
+                for rules in [&[][..], &["above:read,delay=1ms", "below:write,delay=1us"]] {
+                    lives(&format!("{rest}{more}"), rules);
+                }
+            }
+        }
+    }
+
+    fn lives(rest: &str, rules: &[&str]) {
+        let mut config = config(rest).unwrap_or_else(|e| panic!("{rest}: {e}"));
+        let rules = rules.iter().map(|rule| rule.to_string()).collect();
+        config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
+        let mut drive = build(&config, 1).unwrap_or_else(|e| panic!("{rest}: {e}"));
+        drive.begin_faults();
+        let pieces = config.size / PIECE;
+        let mut now = Time::ZERO;
+        let mut written = vec![0; pieces as usize];
+        let mut random = port::random::Random::new(1, 2);
+        for n in 0..4 * pieces {
+            let (piece, byte) = if n < pieces { (n, 1) } else { (random.bits() % pieces, n as u8) };
+            let done = act(&mut drive, &mut now, BlockOp::Write, piece * PIECE, byte);
+            assert!(done.status.is_ok(), "{rest}: write {n}: {:?}", done.status);
+            written[piece as usize] = byte;
+        }
+        assert!(drive.counters().gc > 0, "{rest}: it has collected");
+        act(&mut drive, &mut now, BlockOp::Read, 0, 0);
+        assert!(drive.injected().iter().all(|one| one.times > 0), "{rest}");
+        let names = drive.rules().expect("it has rules").rules().set().name.text.clone();
+        assert_eq!(names, config.rules.as_ref().unwrap().set().name.text);
+        let Ended { shards, .. } = drive.end(now).unwrap();
+        let journal = empty_journal(&config).unwrap();
+        let (mut drive, mut now, _) = recover(&config, 1, shards, 0, journal).unwrap();
+        for (piece, &byte) in (0..).zip(&written) {
+            let done = act(&mut drive, &mut now, BlockOp::Read, piece * PIECE, 0);
+            assert!(done.status.is_ok(), "{rest}: {:?}", done.status);
+            assert!(done.buffer.bytes().iter().all(|&b| b == byte), "{rest}: piece {piece}");
+        }
+    }
+
+    /// Where there is room nothing is collected, however fast it is written.
+    #[test]
+    fn a_new_drive_collects_nothing() {
+        let mut drive = build(&config(",rules=longevity").unwrap(), 1).unwrap();
+        let (mut cmds, mut done, mut now) = (Ring::new(64), Ring::new(64), Time::ZERO);
+        for id in 0..drive.shape().bytes / PIECE {
+            let (fua, placement, queue) = (false, 0, 0);
+            let (op, offset, len) = (BlockOp::Write, id * PIECE, PIECE);
+            let buffer = Buffer::zeroed(PIECE as usize).unwrap();
+            cmds.put(|| BlockReq { id, op, fua, placement, queue, offset, len, buffer });
+            drive.submit(now, &mut cmds);
+            while !cmds.is_empty() {
+                now = drive.next_event().expect("it is inside");
+                drive.advance(now, &mut done);
+                done.drain().for_each(drop);
+                drive.submit(now, &mut cmds);
+            }
+        }
+        let counters = drive.counters();
+        assert_eq!((counters.collections, counters.gc), (0, 0));
+    }
+
+    /// What it cannot have is refused by the name of what is in the way.
+    #[test]
+    fn what_it_cannot_have_is_refused() {
+        for (rest, says) in [
+            (",shards=2", "1 with target=batch, kv or rules"),
+            (",streams=2", "1 with target=batch, kv or rules"),
+            (",keys=5", "only with target=kv"),
+            (",targets=2", "target=rules is for a drive of one target"),
+            (",rules=speed", "it takes minimal, latency"),
+            (",rules=latency:0", "it takes minimal, latency"),
+            (",rules=latency:5", "more than the drive has units (4)"),
+            (",rules=./there/is/none.rules", "cannot read the rule set ./there/is/none.rules"),
+        ] {
+            let told = config(rest).map(|_| ()).expect_err(rest);
+            assert!(told.contains(says), "{rest}: {told}");
+        }
+        let told = "mem:tlc,size=16M,rules=latency".parse::<DriveSpec>();
+        let Ok(DriveSpec::Memory(spec)) = told else { panic!("it is a name") };
+        assert!(spec.resolve().unwrap_err().to_string().contains("only with target=rules"));
+        let config = config("").unwrap();
+        needs_blocks(&config).unwrap();
+        assert!(needs_stories(&config).unwrap_err().to_string().contains("target=pblk"));
+        check(&config, 1).unwrap();
+    }
+
+    /// A file with a set: what is wrong is told with line, column and caret; what the drive
+    /// has no units for, when it is made.
+    #[test]
+    fn a_file_is_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.rules");
+        let name = path.display();
+        let with = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            config(&format!(",rules={name}"))
+        };
+        let good = "set mine application 0 lba 0..4K units 0..4
+            rule all priority 0 when op != idle then pass";
+        let fine = with(good).unwrap();
+        assert_eq!(fine.rules.as_ref().unwrap().set().name.text, "mine");
+        assert_eq!(fine.effective()["rules"]["set"], "mine");
+        let told = with(&good.replace("pass", "past")).map(|_| ()).unwrap_err();
+        assert!(told.starts_with(&format!("{name}:2:54: error: ")), "{told}");
+        assert!(told.contains("^^^^"), "{told}");
+        let many = with(&good.replace("units 0..4", "units 0..5")).unwrap();
+        let told = check(&many, 1).map(|_| ()).unwrap_err();
+        assert!(told.to_string().contains("up to 5, and the drive has 4"), "{told}");
+        assert_eq!(told.exit_code(), 2);
+    }
+}
