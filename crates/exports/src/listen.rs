@@ -116,7 +116,7 @@ enum Socket {
 
 /// A server's ear.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     socket: Socket,
     /// A descriptor to give up for a client that is turned away when there
     /// are no others: else it would wait, and the socket stay readable.
@@ -138,7 +138,7 @@ pub(crate) enum Guest {
 
 impl Listener {
     /// Listens on `addr`.
-    pub(crate) fn bind(addr: &ListenAddr) -> Result<Listener, ListenError> {
+    pub fn bind(addr: &ListenAddr) -> Result<Listener, ListenError> {
         let fail = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => ListenError::InUse(addr.clone()),
             _ => ListenError::Listen { addr: addr.clone(), source },
@@ -198,7 +198,7 @@ impl Listener {
 
     /// Gives clients to `take` until asked to stop. Where there is no descriptor for one,
     /// `unseated` is told, which may free some; then it is turned away.
-    pub(crate) fn accept_all(
+    pub fn accept_all(
         &mut self,
         stop: &StopHandle,
         mut take: impl FnMut(OwnedFd),

@@ -41,6 +41,10 @@ pub struct ServeArgs {
     /// top` shows them: [HOST:]PORT, without a host of this machine alone.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<metrics::Address>,
+    /// Where the rules of a drive with target=rules are asked for and installed while it is
+    /// served, by `ssdkit rules`: a socket's path, for its owner alone.
+    #[arg(long, value_name = "PATH", conflicts_with = "redis")]
+    pub rules_socket: Option<PathBuf>,
     /// Redis: when writes are durable, as appendfsync [default: always].
     #[arg(long, value_enum, requires = "redis")]
     pub sync: Option<SyncWhen>,

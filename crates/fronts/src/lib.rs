@@ -9,7 +9,9 @@ mod blocks;
 mod desk;
 mod figures;
 mod redis;
+mod rulebook;
 mod serve;
 
 pub use args::ServeArgs;
+pub use rulebook::ask as ask_rules;
 pub use serve::run;

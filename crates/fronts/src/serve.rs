@@ -24,6 +24,7 @@ use crate::args::ServeArgs;
 use crate::blocks::{Fronts, Reports};
 use crate::desk::AtLock;
 use crate::figures::Figures;
+use crate::rulebook::RuleSocket;
 use drive::activity::Activity;
 use drive::error::Error;
 use drive::fault_rules::Injected;
@@ -68,7 +69,8 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         linger: args.linger.map_or(LINGER, Duration::from_nanos),
         stop,
     };
-    let server = (fronts, Figures::bind(args)?);
+    let rules = args.rules_socket.as_deref().map(RuleSocket::bind).transpose()?;
+    let server = (fronts, Figures::bind(args)?, rules);
     match &args.drive {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
@@ -104,8 +106,8 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
     Limits { memory, warn: |text| say(text), ..Limits::default() }
 }
 
-/// Who serves, and where figures are to be had.
-type Listening = (Fronts, Option<Figures>);
+/// Who serves, and where figures and rules are to be had.
+type Listening = (Fronts, Option<Figures>, Option<RuleSocket>);
 
 /// Serves a drive.
 fn served(
@@ -137,10 +139,18 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn serve(self, mut drive: Boxed) -> Result<(), Error> {
-        let Serving { args, server: (fronts, figures), config, ready, recovery, out } = self;
+        let Serving { args, server: (fronts, figures, rules), config, ready, recovery, out } = self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let served = fronts.served(&drive)?;
+        let rules = match (rules, drive.rules()) {
+            (Some(socket), Some(installer)) => Some((socket, installer)),
+            (None, _) => None,
+            (Some(_), None) => {
+                let text = format!("{name} has no rules to ask for: leave --rules-socket out");
+                return Err(Error::Usage(text));
+            }
+        };
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();
@@ -163,6 +173,9 @@ impl Serving<'_> {
                 if let Some(channel) = at.get(1) {
                     json["channel"] = channel.as_str().into();
                 }
+                if let Some(path) = &args.rules_socket {
+                    json["rules"] = path.display().to_string().into();
+                }
                 if let Some(url) = &url {
                     json["metrics"] = url.as_str().into();
                 }
@@ -170,6 +183,9 @@ impl Serving<'_> {
             } else {
                 let size = units::capacity(bytes);
                 writeln!(out, "serving {name} ({size}) at {}", at.join(" and "))?;
+                if let Some(path) = &args.rules_socket {
+                    writeln!(out, "rules at {}", path.display())?;
+                }
                 if let Some(url) = &url {
                     writeln!(out, "metrics at {url}")?;
                 }
@@ -184,6 +200,8 @@ impl Serving<'_> {
             tender.spawn_scoped(scope, || tend(&shared, ended)).map_err(|e| no_thread(&e))?;
             let facts = Facts { drive: name.clone(), front, bytes };
             let figures = figures.map(|it| it.serve(scope, AtLock(&shared), facts));
+            let rules = rules.map(|(socket, installer)| socket.serve(scope, installer));
+            let _rules = rules.transpose()?;
             // Until the server has ended.
             let _figures = figures.transpose()?;
             announce()?;

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use control::{Room, Template};
 use measure::options::{time, whole};
 use measure::units;
 use port::Time;
@@ -25,12 +26,18 @@ use serde_json::{Value, json};
 use drive::error::Error;
 use drive::say::harmless;
 
+mod served;
+
 /// What `ssdkit rules --help` ends with.
 pub const EXAMPLES: &str = "\
 Examples:
   ssdkit rules check table1.rules
   ssdkit rules check table1.rules --within given.rules --entries 1M
   ssdkit rules print table1.rules
+  ssdkit rules template latency --applications 4 --size 1G --units 8
+  ssdkit rules list ./rules.sock
+  ssdkit rules install ./rules.sock mine.rules
+  ssdkit rules counters ./rules.sock --json
   ssdkit rules explain table1.rules --op read --lba 4096
   ssdkit rules explain tenants.rules --op write --application 3 --lba 2M --len 64k --temperature 75";
 
@@ -52,6 +59,14 @@ enum RulesCommand {
     Check(CheckArgs),
     /// Print a set in the one way in which it is written.
     Print(PrintArgs),
+    /// Print a set that comes with the program, for a drive of so many units.
+    Template(TemplateArgs),
+    /// Print the set of a drive that is served with --rules-socket.
+    List(ServedArgs),
+    /// Tell how often each rule of a served drive matched.
+    Counters(ServedArgs),
+    /// Install a set in a served drive, between two of its requests.
+    Install(InstallArgs),
     /// Tell which rule a request would hit, and why not those before it.
     Explain(Box<ExplainArgs>),
 }
@@ -76,6 +91,51 @@ struct CheckArgs {
 /// `ssdkit rules print`.
 #[derive(Args, Clone, Debug)]
 struct PrintArgs {
+    /// The rule set.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `ssdkit rules template`.
+#[derive(Args, Clone, Debug)]
+struct TemplateArgs {
+    /// minimal, latency, throughput or longevity.
+    #[arg(value_name = "NAME", value_parser = template)]
+    name: Template,
+    /// Applications; each has its part of the blocks.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1..=256))]
+    applications: u16,
+    /// The drive's capacity; K, M and G are binary.
+    #[arg(long, value_name = "SIZE", value_parser = binary)]
+    size: u64,
+    /// The drive's parallel units.
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=65_536))]
+    units: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `ssdkit rules list` and `counters`.
+#[derive(Args, Clone, Debug)]
+struct ServedArgs {
+    /// Where the drive's rules are asked for.
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `ssdkit rules install`.
+#[derive(Args, Clone, Debug)]
+struct InstallArgs {
+    /// Where the drive's rules are asked for.
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
     /// The rule set.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -143,6 +203,13 @@ fn op(text: &str) -> Result<Op, String> {
     })
 }
 
+fn template(text: &str) -> Result<Template, String> {
+    Template::of(text).ok_or_else(|| {
+        let names: Vec<&str> = Template::ALL.into_iter().map(Template::name).collect();
+        format!("write one of {}", names.join(", "))
+    })
+}
+
 fn binary(text: &str) -> Result<u64, String> {
     units::size(text).map_err(|e| e.to_string())
 }
@@ -172,16 +239,32 @@ pub fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<(), Error> {
         RulesCommand::Print(args) => {
             let source = Source::read(&args.file)?;
             let set = source.parse(args.json, out)?;
-            match args.json {
-                true => {
-                    writeln!(out, "{:#}", json!({ "set": set.name.text, "text": set.to_string() }))?
-                }
-                false => write!(out, "{set}")?,
-            }
-            Ok(())
+            print_set(&set, args.json, out)
+        }
+        RulesCommand::Template(args) => print_template(args, out),
+        RulesCommand::List(args) => served::list(&args.socket, args.json, out),
+        RulesCommand::Counters(args) => served::counters(&args.socket, args.json, out),
+        RulesCommand::Install(args) => {
+            let source = Source::read(&args.file)?;
+            served::install(&args.socket, &source, args.json, out)
         }
         RulesCommand::Explain(args) => explain_request(args, out),
     }
+}
+
+fn print_template(args: &TemplateArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let blocks = args.size / port::BLOCK_BYTES;
+    let room = Room { applications: args.applications, blocks, units: args.units };
+    let set = args.name.set(&room).map_err(|e| Error::Usage(e.to_string()))?;
+    print_set(set.set(), args.json, out)
+}
+
+fn print_set(set: &Set, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+    match json {
+        true => writeln!(out, "{:#}", json!({ "set": set.name.text, "text": set.to_string() }))?,
+        false => write!(out, "{set}")?,
+    }
+    Ok(())
 }
 
 /// A file, and its name.
@@ -348,8 +431,8 @@ fn outcome(set: &Set, explained: &Explained) -> Vec<String> {
         Verdict::Remote(drive) => format!("sent to remote drive {drive}"),
         Verdict::Drop => "done, and nothing happens".into(),
         Verdict::Refuse => "refused".into(),
-        Verdict::Ask if rule.is_none() => "no rule decides: the controller is asked".into(),
-        Verdict::Ask => "the controller is asked".into(),
+        Verdict::Ask if rule.is_none() => "no rule decides: the control plane is asked".into(),
+        Verdict::Ask => "the control plane is asked".into(),
         Verdict::Pass if rule.is_none() => "no rule decides: nothing happens".into(),
         Verdict::Pass => "as without rules".into(),
     }];

@@ -21,6 +21,7 @@ mod memory;
 mod metrics;
 mod parity;
 mod published;
+mod ruled;
 mod serve;
 mod servers;
 mod standard;

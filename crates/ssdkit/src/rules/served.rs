@@ -1,0 +1,81 @@
+//! The rules of a drive that is served, asked for at its socket.
+//!
+//! Fails with exit code 1 where nobody answers there, or what is asked is refused.
+
+use std::io::Write;
+use std::path::Path;
+
+use fronts::ask_rules;
+use measure::units;
+use serde_json::{Value, json};
+
+use super::Source;
+use drive::error::Error;
+use drive::say::harmless;
+
+/// What a served drive says. What it refuses is told: as JSON among the results, too.
+fn ask(socket: &Path, asked: &Value, json: bool, out: &mut dyn Write) -> Result<Value, Error> {
+    let answer = ask_rules(socket, asked)?;
+    if json {
+        writeln!(out, "{answer:#}")?;
+        out.flush()?;
+    }
+    match answer.get("error").and_then(Value::as_str) {
+        // Its lines are those of a compiler.
+        Some(why) => {
+            let lines: Vec<String> = why.lines().map(|line| harmless(line).to_string()).collect();
+            Err(Error::Failed(lines.join("\n")))
+        }
+        None => Ok(answer),
+    }
+}
+
+/// Tells the set.
+pub fn list(socket: &Path, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+    let answer = ask(socket, &json!({ "ask": "list" }), json, out)?;
+    if !json {
+        for line in answer["text"].as_str().unwrap_or_default().lines() {
+            writeln!(out, "{}", harmless(line))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells how often each rule matched.
+pub fn counters(socket: &Path, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+    let answer = ask(socket, &json!({ "ask": "counters" }), json, out)?;
+    if json {
+        return Ok(());
+    }
+    let text = |value: &Value| harmless(value.as_str().unwrap_or_default()).to_string();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    writeln!(out, "{}, set {} of this run", text(&answer["set"]), number(&answer["number"]))?;
+    for one in answer["rules"].as_array().into_iter().flatten() {
+        let matched = units::exactly(number(&one["matched"]), "time");
+        writeln!(out, "{:<24}{matched}", text(&one["rule"]))?;
+    }
+    writeln!(
+        out,
+        "{:<24}{}",
+        "undecided",
+        units::exactly(number(&answer["undecided"]), "request")
+    )?;
+    Ok(())
+}
+
+/// Installs a set.
+pub fn install(
+    socket: &Path,
+    source: &Source,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let text = String::from_utf8_lossy(&source.bytes);
+    let asked = json!({ "ask": "install", "name": source.name, "text": text });
+    let answer = ask(socket, &asked, json, out)?;
+    if !json {
+        let name = answer["set"].as_str().unwrap_or_default();
+        writeln!(out, "{}: set {} of this run", harmless(name), answer["number"])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Drives made of rules from outside: their names, their files, and the socket at which a
+//! served one tells its rules.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const SMALL: &str = "mem:ref,size=64M,pages=16,groups=2,target=rules";
+
+fn ssdkit(folder: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+    command.args(line.split_whitespace()).current_dir(folder).output().unwrap()
+}
+
+fn json(out: &Output) -> Value {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// A template that is printed is taken by the checker, and by a drive.
+#[test]
+fn what_is_printed_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for name in ["minimal", "latency", "throughput", "longevity"] {
+        let line = format!("rules template {name} --applications 3 --size 64M --units 16");
+        let text = ssdkit(at, &line).stdout;
+        std::fs::write(at.join("mine.rules"), text).unwrap();
+        assert!(ssdkit(at, "rules check mine.rules").status.success(), "{name}");
+        let bench = format!(
+            "bench {SMALL},store=checksum,rules=mine.rules --rw randrw --qd 4 --time 100ms \
+             --verify --json"
+        );
+        let report = json(&ssdkit(at, &bench));
+        assert_eq!(report["failed_requests"], 0, "{name}: {report}");
+    }
+    let few = ssdkit(at, "rules template latency --applications 9 --size 64M --units 8");
+    assert_eq!(few.status.code(), Some(2));
+}
+
+/// A set that is wrong is told with line, column and caret.
+#[test]
+fn a_wrong_set_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "set a application 0 lba 0..4K\nrule x priority 0 when op == wriet then pass\n";
+    std::fs::write(folder.path().join("bad.rules"), text).unwrap();
+    for line in [
+        format!("bench {SMALL},rules=bad.rules --rw randread"),
+        format!("info {SMALL},rules=bad.rules"),
+        "create a.ssd --profile ref --size 64M target=rules rules=bad.rules".into(),
+    ] {
+        let out = ssdkit(folder.path(), &line);
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{line}: {told}");
+        assert!(told.contains("bad.rules:2:30: error: "), "{line}: {told}");
+        assert!(told.contains("^^^^^"), "{line}: {told}");
+    }
+}
+
+/// A drive file keeps its set: it is opened without the text's file.
+#[test]
+fn a_drive_file_keeps_its_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let text = ssdkit(at, "rules template longevity --size 64M --units 64").stdout;
+    std::fs::write(at.join("mine.rules"), text).unwrap();
+    let create = "create a.ssd --profile ref --size 64M pages=16 target=rules rules=mine.rules";
+    assert!(ssdkit(at, create).status.success());
+    std::fs::remove_file(at.join("mine.rules")).unwrap();
+    let bench = "bench a.ssd --rw randwrite --ios 5000 --verify --destroy --precondition seq --json";
+    assert_eq!(json(&ssdkit(at, bench))["failed_requests"], 0);
+    let info = json(&ssdkit(at, "info a.ssd --json"));
+    assert!(info.to_string().contains("longevity"), "{info}");
+    assert!(ssdkit(at, "snapshot a.ssd b.ssd").status.success());
+    let again = "bench b.ssd --rw randread --time 10ms --json";
+    assert_eq!(json(&ssdkit(at, again))["failed_requests"], 0);
+}
+
+struct Served {
+    child: Child,
+}
+
+impl Served {
+    fn start(folder: &Path) -> Served {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", &format!("{SMALL},rules=throughput:2")])
+            .args(["--nbd", "./drive.sock", "--rules-socket", "./rules.sock", "--json"])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.contains("rules.sock"), "{ready}");
+        Served { child }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+fn count(counters: &Value, rule: &str) -> u64 {
+    let rules = counters["rules"].as_array().unwrap();
+    let one = rules.iter().find(|one| one["rule"] == rule).unwrap_or_else(|| panic!("{counters}"));
+    one["matched"].as_u64().unwrap()
+}
+
+/// A served drive tells its rules and counts them; another set decides from then on.
+#[test]
+fn rules_are_installed_while_it_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let _served = Served::start(at);
+    let mode = std::fs::metadata(at.join("rules.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let listed = json(&ssdkit(at, "rules list ./rules.sock --json"));
+    assert_eq!((&listed["set"], &listed["number"]), (&"throughput".into(), &0.into()));
+    let plain = ssdkit(at, "rules list ./rules.sock").stdout;
+    assert_eq!(String::from_utf8(plain).unwrap(), listed["text"].as_str().unwrap());
+    let bench = "bench nbd:./drive.sock --rw randwrite --ios 500 --destroy --json";
+    assert!(ssdkit(at, bench).status.success());
+    let before = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    assert!(count(&before, "write") >= 500, "{before}");
+    // Others decide, and what has the same name goes on.
+    let text = listed["text"].as_str().unwrap().replace("op == write", "op == write and lba > 9");
+    let text = format!("{text}\nrule none priority 0\n  when op == write\n  then refuse\n");
+    std::fs::write(at.join("mine.rules"), text.replace("set throughput", "set mine")).unwrap();
+    let installed = json(&ssdkit(at, "rules install ./rules.sock mine.rules --json"));
+    assert_eq!((&installed["set"], &installed["number"]), (&"mine".into(), &1.into()));
+    let first = "bench nbd:./drive.sock --rw write --ios 20 --destroy --json";
+    let report: Value = serde_json::from_slice(&ssdkit(at, first).stdout).unwrap();
+    assert_eq!(report["failed_requests"], 10, "{report}");
+    let after = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    assert_eq!(count(&after, "none"), 10);
+    assert_eq!(count(&after, "write"), count(&before, "write") + 10);
+    // What asks for more than it has is refused by its line, and the set goes on.
+    let more = listed["text"].as_str().unwrap().replace("units 0..16", "units 0..17");
+    std::fs::write(at.join("more.rules"), more).unwrap();
+    let refused = ssdkit(at, "rules install ./rules.sock more.rules");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(told.contains("more.rules:3:1: error: the set asks for the units"), "{told}");
+    let big = "set big application 0 lba 0..8K\nmap m[64M] of 0..2\n\
+               rule x priority 0 when op != idle then pass\n";
+    std::fs::write(at.join("big.rules"), big).unwrap();
+    let refused = ssdkit(at, "rules install ./rules.sock big.rules");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("big.rules:2:5"));
+    assert_eq!(json(&ssdkit(at, "rules list ./rules.sock --json"))["set"], "mine");
+}
+
+/// Whatever is sent to the socket, the drive and others are served on.
+#[test]
+fn a_hostile_client_hurts_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let _served = Served::start(at);
+    let socket = at.join("rules.sock");
+    let long = [&b"SSDRULES\x01\0\0\0"[..], &u32::MAX.to_le_bytes()].concat();
+    let nested = format!("{{\"ask\":{}", "[".repeat(100_000));
+    let nested = [
+        &b"SSDRULES\x01\0\0\0"[..],
+        &(nested.len() as u32).to_le_bytes(),
+        nested.as_bytes(),
+    ]
+    .concat();
+    for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &long, &nested, b"SSDRULES\x02\0\0\0\0\0\0\0"]
+    {
+        let mut client = UnixStream::connect(&socket).unwrap();
+        let _ = client.write_all(said);
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).to_string();
+        assert!(answer.is_empty() || answer.contains("error"), "{answer}");
+    }
+    // Silent ones, as many as are heard at once and more; the drive goes on meanwhile.
+    let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let bench = "bench nbd:./drive.sock --rw randwrite --ios 500 --destroy --json";
+    assert!(ssdkit(at, bench).status.success());
+    drop(silent);
+    let until = Instant::now() + Duration::from_secs(30);
+    while !ssdkit(at, "rules list ./rules.sock --json").status.success() {
+        assert!(Instant::now() < until, "it is heard again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Where there are no rules, or nobody answers, that is said.
+#[test]
+fn what_cannot_be_asked_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let line = "serve mem:ref,size=64M --nbd ./d.sock --rules-socket ./r.sock";
+    let out = ssdkit(at, line);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("has no rules"));
+    assert!(!at.join("r.sock").exists());
+    let out = ssdkit(at, "rules list ./r.sock");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("nobody answers"));
+}
