@@ -4,7 +4,7 @@
 //! are valid no more: what was moved, what was written over them, and that they lead nowhere.
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
-use flash::{Ppa, TAG_BYTES};
+use flash::{Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Scratch};
 
 use crate::rows::{Source, Stream};
@@ -49,19 +49,23 @@ impl<D: OpenChannel> Ruled<D> {
     /// Begins to collect a unit, if nothing is collected there and there is something to
     /// win. Whether something is collected.
     pub(crate) fn collect(&mut self, unit: usize) -> bool {
+        if self.broken {
+            return false;
+        }
         if self.space.collections[unit].victim.is_some() {
+            self.step(unit);
             return true;
         }
         let of = &self.space.units[unit];
         let under_way = |chunk: usize| {
             of.rows.iter().any(|&id| self.geometry.chunk_index(self.space.rows[id].ppa) == chunk)
         };
-        // Less than a row is nothing to win: it is padded.
+        // Less than a row is nothing to win: it is padded. What was given up and is not written
+        // down takes its place where the rest moves to.
         let most = self.geometry.chunk_blocks() - self.geometry.row_blocks();
+        let owed = |chunk: usize| self.forgotten.iter().filter(|f| f.chunk == chunk).count() as u32;
         let candidates = of.closed.iter().enumerate().filter(|&(_, &chunk)| {
-            self.blocks.valid[chunk] <= most
-                && self.blocks.until[chunk] != u64::MAX
-                && !under_way(chunk)
+            self.blocks.valid[chunk] + owed(chunk) <= most && !under_way(chunk)
         });
         let best = candidates.min_by_key(|&(_, &chunk)| self.blocks.valid[chunk]).map(|(n, _)| n);
         let Some(n) = best else { return false };
@@ -76,7 +80,12 @@ impl<D: OpenChannel> Ruled<D> {
     /// Goes on with what is collected in a unit.
     pub(crate) fn step(&mut self, unit: usize) {
         let Some((chunk, _)) = self.space.collections[unit].victim else { return };
-        if self.space.collections[unit].is_busy || !self.move_read(unit) || self.read_next(unit) {
+        // What failed to be moved is only where it was.
+        if self.broken
+            || self.space.collections[unit].is_busy
+            || !self.move_read(unit)
+            || self.read_next(unit)
+        {
             return;
         }
         let until = self.blocks.until[chunk];
@@ -88,18 +97,26 @@ impl<D: OpenChannel> Ruled<D> {
         }
     }
 
+    /// Whether a chunk is collected, and all that is valid in it has moved.
+    pub(crate) fn is_emptied(&self, unit: usize, chunk: usize) -> bool {
+        let of = &self.space.collections[unit];
+        let at = of.victim.filter(|victim| victim.0 == chunk).map(|victim| victim.1);
+        at.is_some_and(|at| at >= self.geometry.chunk_blocks()) && of.read.is_none()
+    }
+
     /// Reads the next row of the victim that has something valid. False where none has.
     fn read_next(&mut self, unit: usize) -> bool {
         let Some((chunk, mut at)) = self.space.collections[unit].victim else { return false };
         let (size, start) = (self.geometry.row_blocks(), self.geometry.chunk_start(chunk).0);
         while at < self.geometry.chunk_blocks() {
-            let row = (start + u64::from(at)) as usize;
-            let owners = &self.blocks.owners[row..row + size as usize];
+            let row = start + u64::from(at);
+            let blocks = row..row + u64::from(size);
             at += size;
             self.space.collections[unit].victim = Some((chunk, at));
-            let Some(first) = owners.iter().position(|&owner| owner != 0) else { continue };
-            let last = owners.iter().rposition(|&owner| owner != 0).unwrap_or(first);
-            let (ppa, count) = (Ppa((row + first) as u64), (last - first + 1) as u32);
+            let mut valid = blocks.filter(|&ppa| self.is_valid(Ppa(ppa)));
+            let Some(first) = valid.next() else { continue };
+            let last = valid.next_back().unwrap_or(first);
+            let (ppa, count) = (Ppa(first), (last - first + 1) as u32);
             let each = self.shape.kept as usize + TAG_BYTES;
             let collection = &mut self.space.collections[unit];
             (collection.read, collection.is_busy) = (Some((ppa, count, 0)), true);
@@ -120,21 +137,33 @@ impl<D: OpenChannel> Ruled<D> {
         let mut has_room = true;
         while next < count {
             let old = Ppa(ppa.0 + u64::from(next));
-            let owner = self.blocks.owners[old.0 as usize];
-            if owner != 0 {
+            if self.is_valid(old) {
                 let n = next as usize;
-                let source =
-                    Source::Moved(&data[n * kept..][..kept], &tags[n * TAG_BYTES..][..TAG_BYTES]);
+                let tag = &tags[n * TAG_BYTES..][..TAG_BYTES];
+                // Whose it is, it says itself; what leads to it does not deny that.
+                let owner = Tag::load(tag).id ^ self.blocks.writer;
+                let (entry, is_tomb) = (owner & !TOMB, owner & TOMB != 0);
+                let is_so = entry < self.blocks.tombs.len() as u64
+                    && match is_tomb {
+                        true => self.blocks.tombs[entry as usize] == old.0 + 1,
+                        false => self.leads(entry) == Some(old),
+                    };
+                if !is_so {
+                    self.broken = true;
+                    has_room = false;
+                    break;
+                }
+                let source = Source::Moved(&data[n * kept..][..kept], tag);
                 let Some(new) = self.put(unit, Stream::Collection, owner, &source) else {
                     has_room = false;
                     break;
                 };
                 self.counters.gc += 1;
-                if owner & TOMB != 0 {
+                if is_tomb {
                     self.invalidate(old, self.space.row);
-                    self.blocks.tombs[((owner & !TOMB) - 1) as usize] = new.0 + 1;
+                    self.blocks.tombs[entry as usize] = new.0 + 1;
                 } else {
-                    self.lead(unit, owner - 1, new);
+                    self.lead(unit, entry, new);
                 }
             }
             next += 1;
@@ -175,7 +204,7 @@ impl<D: OpenChannel> Ruled<D> {
         if done.status.is_ok() {
             self.counters.erases += 1;
             self.space.units[unit].free.insert(0, chunk);
-            self.space.free += 1;
+            self.space.count_free(1);
         } else {
             self.counters.retired += 1;
         }

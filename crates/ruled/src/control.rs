@@ -143,7 +143,7 @@ impl<D: OpenChannel> Ruled<D> {
     /// that decides it, nobody is asked.
     pub(crate) fn answer(&mut self, now: Time, waiting: &Waiting) -> (Decision, Option<Answered>) {
         let (asked, mut decision) = (&waiting.asked, waiting.decision);
-        self.rules.look();
+        self.look();
         if self.rules.number() != waiting.number {
             decision = self.decide(now, asked);
             if !is_miss(&decision) {
@@ -155,10 +155,11 @@ impl<D: OpenChannel> Ruled<D> {
         let answer = self.asking.plane.as_mut().map(|plane| plane.miss(&miss, set, &view));
         let verdict = match answer {
             Some(Answer::Pass) => Verdict::Pass,
-            Some(Answer::Install(set)) if self.suits.check(&set).is_ok() => {
+            Some(Answer::Install(set)) if self.installer.suits.check(&set).is_ok() => {
                 if self.rules.replace(Compiled::new(&set)) {
                     count(&self.asking.misses.installed);
                 }
+                self.has_new_set();
                 decision = self.decide(now, asked);
                 if !is_miss(&decision) {
                     return (decision, None);

@@ -15,7 +15,7 @@ pub(crate) struct Suits {
 }
 
 /// The maps of addresses of a set, by their places.
-fn addresses(rules: &Checked) -> impl Iterator<Item = (usize, &Map)> {
+pub(crate) fn addresses(rules: &Checked) -> impl Iterator<Item = (usize, &Map)> {
     let maps = rules.set().maps.iter().enumerate();
     maps.filter(|(_, map)| matches!(map.content, Content::Address(_)))
 }
@@ -64,10 +64,8 @@ fn unknown(action: &ActionKind) -> Option<&'static str> {
     Some(match action {
         ActionKind::Redirect(_) => "redirect",
         ActionKind::Remote(_) => "send to a remote drive",
-        ActionKind::Delay(_) => "delay",
-        ActionKind::Limit(_) => "limit",
+        // There is nothing elsewhere from which it could be brought.
         ActionKind::Fill(..) => "fill",
-        ActionKind::Migrate(..) => "migrate",
         _ => return None,
     })
 }

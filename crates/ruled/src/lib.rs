@@ -11,27 +11,34 @@
 //! tags and takes the newest of each. An entry that is given up is a block of its own, which
 //! says so. Counters, timers and maps of numbers begin anew with each start.
 //!
+//! Each request waits by itself: for a time, its limit, room in its unit, or the control plane.
+//!
 //! Refused: parts of blocks; drives that limit open chunks or make recent writes wait; sets
-//! that send requests elsewhere, hold them back, or move them (redirect, remote, delay, limit,
-//! fill, migrate), as nothing here would carry that out. What a set leaves open the control
-//! plane decides, if there is one, else it fails. A program that fails makes the target read-only.
+//! that send requests elsewhere (redirect, remote) or keep what comes from there (fill). What
+//! a set leaves open the control plane decides, if there is one, else it fails. A program that
+//! fails makes the target read-only.
 
 mod collect;
 mod control;
+mod entries;
 mod install;
+mod migrate;
+mod reads;
 mod recover;
 mod requests;
 mod rows;
 mod target;
 #[cfg(test)]
 mod tests;
+mod waits;
+mod work;
 
 use device::{OpenChannel, VectorCmd, VectorDone};
 use flash::Geometry;
 use ftl::{Halt, WriteCounters};
 use port::{BLOCK_BYTES, BlockDone, Buffer, Lazy, OutOfMemory, Ring, Scratch, Shape, Slots};
 use rules::syntax::Content;
-use rules::{Checked, Compiled, Entry, Installer, Live};
+use rules::{Checked, Compiled, Entry, Live};
 use thiserror::Error;
 
 use collect::Collection;
@@ -39,18 +46,22 @@ use control::Asking;
 pub use control::{ControlPlane, Misses};
 pub use install::SetInstaller;
 use install::Suits;
-use requests::{Request, Work};
-use rows::{Row, Unit};
+use migrate::{MIGRATIONS, Migration};
+use requests::Request;
+use rows::{Ends, Row, Unit};
+use waits::Waits;
 
-/// Requests that may be inside at once.
+/// Requests that may be inside at once, those that wait among them.
 const DEPTH: usize = 256;
 /// Blocks of the longest read or write.
 const MAX_BLOCKS: usize = device::MAX_ADDRESSES;
 /// Rows of a unit that are gathered or on their way, of both its streams.
 const ROWS: usize = 6;
+/// Entries that were given up and not written down, at which no more is decided.
+const FORGOTTEN: usize = 256;
 /// Chunks of each unit that hold nothing: two open ones, one for collection to move to, one
 /// that is collected.
-pub const RESERVE: u32 = 4;
+const RESERVE: u32 = 4;
 
 /// How the target is set up.
 #[derive(Clone, Debug)]
@@ -100,6 +111,9 @@ pub enum RuledError {
         /// What.
         action: &'static str,
     },
+    /// What is on the drive was written with another capacity, or other maps of addresses.
+    #[error("the drive was written with another capacity or other maps of addresses: give those")]
+    Written,
     /// Maps of addresses changed.
     #[error("the maps of addresses must be those of the set before, at the same places")]
     Maps,
@@ -121,12 +135,14 @@ ftl::cookies! {
     /// What a completion of the drive belongs to.
     #[derive(Clone, Copy, Debug)]
     enum Cookie {
-        /// A part of a read: request, chunk.
-        Read(request: u32 = 16, chunk: usize = 44),
+        /// A part of a read: request, chunk, whether it has a weight.
+        Read(request: u32 = 16, chunk: usize = 42, weight: u32 = 2),
         /// A row's program.
         Row(row: u32 = 16),
         /// A read for a unit's collection.
         Move(unit: usize = 16),
+        /// A read for a migration.
+        Migrate(migration: usize = 16),
         /// The erase of a unit's victim.
         Reset(unit: usize = 16),
         /// The drive's flush for a request.
@@ -136,14 +152,23 @@ ftl::cookies! {
     }
 }
 
-/// Which entry a block is for: those of the target's own map, then those of each of the
-/// set's maps. 0 is none, so one is added.
-type Owner = u64;
+/// The bit of a tag's id that says that the entry leads nowhere.
+const TOMB: u64 = 1 << 47;
+/// Where in a tag's id it stands which capacity and maps wrote it.
+const WRITER: u32 = 48;
 
-/// The owner's bit of a block that says that its entry leads nowhere.
-const TOMB: u64 = 1 << 55;
+/// An entry that was given up, of which that is to be written down.
+#[derive(Clone, Copy, Debug)]
+struct Forgotten {
+    owner: u64,
+    /// The chunk to which it led.
+    chunk: usize,
+    /// How many were given up until then.
+    number: u64,
+}
 
-/// Which blocks are whose.
+/// Which blocks are whose. The owner of a block is the entry that leads to it, and the id of
+/// its tag: those of the target's own map first, then those of each of the set's maps.
 struct Blocks {
     /// The target's own map: one more than each block's physical address, or 0.
     own: Lazy<u64>,
@@ -151,10 +176,14 @@ struct Blocks {
     tombs: Lazy<u64>,
     /// How many of these there are.
     buried: u64,
+    /// Entries that were given up so far.
+    given_up: u64,
     /// By map of the set, the owner of its first entry; maps of numbers have none.
     firsts: Vec<u64>,
-    /// By physical address, whose it is while it is valid.
-    owners: Lazy<Owner>,
+    /// Of which capacity and maps of addresses they are, in 16 bits, as it stands in each tag.
+    writer: u64,
+    /// By physical address, a bit of each that is valid.
+    bits: Lazy<u64>,
     /// By chunk, its valid blocks.
     valid: Vec<u32>,
     /// By chunk, the number of the newest row that must be programmed before its erase.
@@ -169,13 +198,15 @@ struct Space {
     units: Vec<Unit>,
     /// By the geometry's number, that of the rules.
     unit_of_pu: Vec<u16>,
-    /// Free chunks of all units, and all chunks.
+    /// Free chunks of all units, and all chunks; the first of the second in percent.
     free: u32,
     chunks: u32,
+    free_percent: u8,
     collections: Vec<Collection>,
     /// Units of which a chunk is collected.
     collected: u32,
     rows: Slots<Row>,
+    ends: Ends,
     /// The number of the newest row, and of the newest block.
     row: u64,
     seq: u64,
@@ -183,16 +214,12 @@ struct Space {
     turn: usize,
 }
 
-/// Bytes of memory that the tables and buffers of a target take, when it is full.
-pub fn tables(geometry: &Geometry, bytes: u64, rules: &Checked, kept: u32) -> u64 {
-    let (mut entries, mut state) = (bytes / BLOCK_BYTES, 0);
-    for map in &rules.set().maps {
-        state += map.entries;
-        entries += if matches!(map.content, Content::Address(_)) { map.entries } else { 0 };
+impl Space {
+    /// Chunks were taken or erased.
+    fn count_free(&mut self, more: i32) {
+        self.free = self.free.saturating_add_signed(more);
+        self.free_percent = (self.free * 100 / self.chunks) as u8;
     }
-    let row = u64::from(geometry.row_blocks()) * (u64::from(kept) + flash::TAG_BYTES as u64);
-    let maps = 8 * (bytes / BLOCK_BYTES + entries + state + (1 << geometry.address_bits()));
-    maps + u64::from(geometry.total_pus()) * (ROWS as u64 + 1) * row
 }
 
 /// How far the target is shut down.
@@ -217,18 +244,16 @@ pub struct Ruled<D> {
     geometry: Geometry,
     shape: Shape,
     rules: Live,
-    installer: Installer,
-    suits: Suits,
+    installer: SetInstaller,
     asking: Asking,
     /// The application of the last request, by its number in the set.
     application: usize,
     blocks: Blocks,
     space: Space,
     requests: Slots<Request>,
-    /// The request whose blocks are being decided.
-    work: Option<Work>,
-    /// Entries that were given up, and the chunk of each, of which that is to be written.
-    forgotten: Vec<(Owner, usize)>,
+    waits: Waits,
+    forgotten: Vec<Forgotten>,
+    migrations: Vec<Migration>,
     /// Requests that wait for rows to be programmed.
     syncing: Vec<u32>,
     broken: bool,
@@ -262,7 +287,7 @@ impl<D: OpenChannel> Ruled<D> {
             firsts.push(firsts[firsts.len() - 1] + entries);
         }
         let entries = firsts.pop().unwrap_or(blocks) as usize;
-        let (addresses, slots) = (1 << geometry.address_bits(), geometry.chunk_slots());
+        let (addresses, slots) = (1usize << geometry.address_bits(), geometry.chunk_slots());
         let (units, rows) = (geometry.total_pus() as usize, geometry.total_pus() as usize * ROWS);
         let row_bytes = row_blocks * (kept as usize + flash::TAG_BYTES);
         let row = |buffer| Row { buffer, ..Row::default() };
@@ -284,19 +309,21 @@ impl<D: OpenChannel> Ruled<D> {
             max_bytes: MAX_BLOCKS as u64 * BLOCK_BYTES,
             depth: DEPTH,
         };
-        let commands = DEPTH * (MAX_BLOCKS + 1) + rows + 2 * units + 1;
+        let commands = DEPTH * (MAX_BLOCKS + 1) + rows + 2 * units + MIGRATIONS + 1;
         let (rules, installer) = Live::new(Compiled::new(&config.rules));
         let owned = Blocks {
             own: Lazy::zeroed(blocks as usize, "the target's map")?,
             tombs: Lazy::zeroed(entries, "the target's trims")?,
             buried: 0,
+            given_up: 0,
             firsts,
-            owners: Lazy::zeroed(addresses, "the target's blocks")?,
+            writer: writer(config) << WRITER,
+            bits: Lazy::zeroed(addresses.div_ceil(64), "the target's blocks")?,
             valid: vec![0; slots],
             until: vec![0; slots],
             readers: vec![0; slots],
         };
-        let space = Space {
+        let mut space = Space {
             unit_of_pu,
             free: all.iter().map(|unit| unit.free.len() as u32).sum(),
             chunks: geometry.chunks() * geometry.total_pus(),
@@ -304,23 +331,30 @@ impl<D: OpenChannel> Ruled<D> {
             collections,
             collected: 0,
             rows: held,
+            ends: Ends::default(),
+            free_percent: 0,
             row: 0,
             seq: 0,
             turn: 0,
         };
+        space.count_free(0);
+        let each = kept as usize + flash::TAG_BYTES;
+        let migration = |buffer| Migration::new(Scratch::new(buffer));
+        let migrations = Buffer::carve(MIGRATIONS, each)?.into_iter().map(migration).collect();
+        let released = (rules::check::MOST_HITS + 1) * rules::parse::MOST_STEPS;
         Ok(Ruled {
             geometry,
             shape,
             rules,
-            installer,
-            suits,
+            installer: SetInstaller { installer, suits },
             asking: Asking::new(config.control.as_ref()),
             application: 0,
             blocks: owned,
             space,
             requests: Slots::new(DEPTH),
-            work: None,
-            forgotten: Vec::with_capacity(256),
+            waits: Waits::new(units),
+            forgotten: Vec::with_capacity(FORGOTTEN + released),
+            migrations,
             syncing: Vec::with_capacity(DEPTH),
             broken: false,
             end: End::default(),
@@ -335,12 +369,12 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Installs another set, as [`SetInstaller::install`] does.
     pub fn install(&mut self, rules: &Checked) -> Result<u64, RuledError> {
-        self.installer().install(rules)
+        self.installer.install(rules)
     }
 
     /// Who installs other sets, from any thread.
     pub fn installer(&self) -> SetInstaller {
-        SetInstaller { installer: self.installer.clone(), suits: self.suits.clone() }
+        self.installer.clone()
     }
 
     /// What became of requests that rules left open.
@@ -363,4 +397,14 @@ impl<D: OpenChannel> Ruled<D> {
         let map = self.blocks.firsts.partition_point(|&first| first <= owner).checked_sub(1)?;
         Some(Entry { map: map as u16, key: owner - self.blocks.firsts[map] })
     }
+}
+
+/// A number for the capacity and the maps of addresses, by which owners are numbered; never
+/// that of what pads rows.
+fn writer(config: &RuledConfig) -> u64 {
+    let mut hash = port::random::mix(config.bytes);
+    for (n, map) in install::addresses(&config.rules) {
+        hash = port::random::mix(hash ^ map.entries ^ (n as u64) << 48);
+    }
+    hash % 0xffff
 }

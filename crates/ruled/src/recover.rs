@@ -7,7 +7,8 @@ use ftl::{Job, Runner, pieces};
 use port::Time;
 use rules::Address;
 
-use crate::{Ruled, RuledConfig, RuledError, TOMB};
+use crate::rows::NOBODY;
+use crate::{Ruled, RuledConfig, RuledError, TOMB, WRITER};
 
 impl<D: OpenChannel> Ruled<D> {
     /// The target that a drive has.
@@ -29,18 +30,26 @@ impl<D: OpenChannel> Ruled<D> {
             .map(|piece| Job::read(Content::Tags, piece));
         let mut found: Vec<(u64, u64, Ppa)> = Vec::new();
         let entries = target.blocks.tombs.len() as u64;
+        let (writer, mut is_of_another) = (target.blocks.writer, false);
         let mut runner: Runner<'_, D, RuledError> = Runner::new(&mut target.device, now);
         runner.run(jobs, |job, ended| {
             for (n, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
                 let Tag { id, seq } = Tag::load(tag);
-                let is_whole = ftl::is_read(ended.status) && id & !TOMB < entries;
-                if is_whole {
+                if !ftl::is_read(ended.status) || id == NOBODY {
+                    continue;
+                }
+                let id = id ^ writer;
+                is_of_another |= id >> WRITER != 0;
+                if id & !TOMB < entries {
                     found.push((id, seq, Ppa(job.ppa.0 + n as u64)));
                 }
             }
             Ok(())
         })?;
         let at = runner.now;
+        if is_of_another {
+            return Err(RuledError::Written);
+        }
         // The newest of each is the last.
         found.sort_unstable_by_key(|&(id, seq, ppa)| (id & !TOMB, seq, ppa.0));
         for (n, &(id, seq, ppa)) in found.iter().enumerate() {
@@ -67,7 +76,6 @@ impl<D: OpenChannel> Ruled<D> {
         } else {
             self.blocks.own[owner as usize] = ppa.0 + 1;
         }
-        self.blocks.owners[ppa.0 as usize] = (owner + 1) | if is_tomb { TOMB } else { 0 };
-        self.blocks.valid[self.geometry.chunk_index(ppa)] += 1;
+        self.validate(ppa);
     }
 }

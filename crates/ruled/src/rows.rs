@@ -4,10 +4,10 @@ use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Lender, Time};
 
-use crate::{Cookie, Owner, ROWS, Ruled, TOMB};
+use crate::{Cookie, ROWS, Ruled, TOMB};
 
 /// The tag's id of what pads a row.
-const NOBODY: u64 = u64::MAX;
+pub(crate) const NOBODY: u64 = u64::MAX;
 
 /// Who writes: the user, or collection. Each has an open chunk of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,16 @@ pub(crate) struct Row {
     pub is_sent: bool,
     /// All in it are copies of blocks that are still there.
     pub are_copies: bool,
+    /// The one that was begun before it, and the one after, of those that are left.
+    pub before: Option<u32>,
+    pub after: Option<u32>,
+}
+
+/// The oldest and the newest row that is left.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    oldest: Option<u32>,
+    newest: Option<u32>,
 }
 
 /// A parallel unit.
@@ -67,6 +77,15 @@ impl Unit {
     }
 }
 
+impl Unit {
+    /// Closes the open chunk of a stream if it has no row left.
+    fn close_full(&mut self, stream: Stream, rows: u32) {
+        if let Some((chunk, _)) = self.open[stream as usize].take_if(|(_, next)| *next >= rows) {
+            self.closed.push(chunk);
+        }
+    }
+}
+
 /// What a block is made of.
 pub(crate) enum Source<'a> {
     /// The user's data, written now.
@@ -78,13 +97,13 @@ pub(crate) enum Source<'a> {
 }
 
 impl<D: OpenChannel> Ruled<D> {
-    /// Puts a block into a row of a unit, valid and owned. `None` where there is no room for
+    /// Puts a block of an owner into a row of a unit, and it is valid. `None` where there is no room for
     /// now, or there is none at all.
     pub(crate) fn put(
         &mut self,
         unit: usize,
         stream: Stream,
-        owner: Owner,
+        owner: u64,
         source: &Source<'_>,
     ) -> Option<Ppa> {
         let gathered = self.space.units[unit].gathered[stream as usize];
@@ -103,12 +122,12 @@ impl<D: OpenChannel> Ruled<D> {
             Source::Data(bytes) => {
                 data.copy_from_slice(bytes);
                 self.space.seq += 1;
-                Tag { id: owner - 1, seq: self.space.seq }.store(tag);
+                Tag { id: owner | self.blocks.writer, seq: self.space.seq }.store(tag);
             }
             Source::Tomb => {
                 data.fill(0);
                 self.space.seq += 1;
-                Tag { id: (owner - 1) | TOMB, seq: self.space.seq }.store(tag);
+                Tag { id: owner | TOMB | self.blocks.writer, seq: self.space.seq }.store(tag);
             }
             Source::Moved(bytes, with) => {
                 data.copy_from_slice(bytes);
@@ -120,10 +139,21 @@ impl<D: OpenChannel> Ruled<D> {
         if row.count as usize == size {
             self.send(id);
         }
-        let chunk = self.geometry.chunk_index(ppa);
-        self.blocks.owners[ppa.0 as usize] = owner;
-        self.blocks.valid[chunk] += 1;
+        self.validate(ppa);
         Some(ppa)
+    }
+
+    /// Whether a block can be put into a unit by the user now.
+    #[inline]
+    pub(crate) fn has_room(&self, unit: usize) -> bool {
+        let of = &self.space.units[unit];
+        let stream = Stream::User as usize;
+        of.gathered[stream].is_some()
+            || (!self.broken
+                && of.rows.len() < ROWS - 1
+                && (of.free.len() > 1
+                    || of.open[stream]
+                        .is_some_and(|(_, next)| next < self.geometry.chunk_blocks())))
     }
 
     /// Begins a row.
@@ -135,10 +165,14 @@ impl<D: OpenChannel> Ruled<D> {
         }
         let (size, rows) = (self.geometry.row_blocks(), self.geometry.chunk_blocks());
         let of = &mut self.space.units[unit];
-        let open = &mut of.open[stream as usize];
-        if let Some((chunk, _)) = open.take_if(|(_, next)| *next >= rows) {
-            of.closed.push(chunk);
+        of.close_full(stream, rows);
+        let (user, own) = (Stream::User as usize, stream as usize);
+        if stream == Stream::Collection && of.open[own].is_none() && of.free.is_empty() {
+            // A cut spoilt its chunk: it goes on in the user's.
+            of.open.swap(user, own);
+            of.close_full(stream, rows);
         }
+        let open = &mut of.open[own];
         if open.is_none() {
             // The last one is for what is moved.
             let least = usize::from(stream == Stream::User);
@@ -146,9 +180,10 @@ impl<D: OpenChannel> Ruled<D> {
                 return None;
             }
             *open = of.free.pop().map(|chunk| (chunk, 0));
-            self.space.free -= 1;
+            self.space.count_free(-1);
         }
-        let (chunk, next) = open.as_mut()?;
+        let of = &mut self.space.units[unit];
+        let (chunk, next) = of.open[own].as_mut()?;
         let ppa = Ppa(self.geometry.chunk_start(*chunk).0 + u64::from(*next));
         *next += size;
         self.space.row += 1;
@@ -156,6 +191,11 @@ impl<D: OpenChannel> Ruled<D> {
         let row = &mut self.space.rows[id];
         (row.ppa, row.count, row.unit) = (ppa, 0, unit);
         (row.number, row.is_sent, row.are_copies) = (self.space.row, false, true);
+        (row.before, row.after) = (self.space.ends.newest, None);
+        match self.space.ends.newest.replace(id) {
+            Some(before) => self.space.rows[before].after = Some(id),
+            None => self.space.ends.oldest = Some(id),
+        }
         of.rows.push(id);
         of.gathered[stream as usize] = Some(id);
         Some(id)
@@ -205,12 +245,24 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// A row is programmed, or not.
     pub(crate) fn programmed(&mut self, now: Time, id: u32, done: VectorDone) {
-        self.broken |= !done.status.is_ok();
         let row = &mut self.space.rows[id];
         row.buffer.reclaim(done.buffer);
-        let unit = row.unit;
-        self.space.units[unit].rows.retain(|&other| other != id);
-        self.space.rows.give(id);
+        if !done.status.is_ok() {
+            // Its blocks are read from it for as long as the drive runs.
+            self.broken = true;
+        } else {
+            let (unit, before, after) = (row.unit, row.before, row.after);
+            match before {
+                Some(before) => self.space.rows[before].after = after,
+                None => self.space.ends.oldest = after,
+            }
+            match after {
+                Some(after) => self.space.rows[after].before = before,
+                None => self.space.ends.newest = before,
+            }
+            self.space.units[unit].rows.retain(|&other| other != id);
+            self.space.rows.give(id);
+        }
         if !self.syncing.is_empty() {
             self.sync(now);
         }
@@ -219,18 +271,19 @@ impl<D: OpenChannel> Ruled<D> {
     /// Sends all rows up to a number that are still gathered, but for those of copies, where
     /// these do not matter. Whether none of them is left, gathered or on its way.
     pub(crate) fn settle(&mut self, until: u64, with_copies: bool) -> bool {
-        let mut is_done = true;
-        for unit in 0..self.space.units.len() {
-            for n in 0..self.space.units[unit].rows.len() {
-                let id = self.space.units[unit].rows[n];
-                let row = &self.space.rows[id];
-                if row.number > until || (row.are_copies && !with_copies) {
-                    continue;
-                }
-                is_done = false;
-                if !row.is_sent {
-                    self.send(id);
-                }
+        let (mut is_done, mut next) = (true, self.space.ends.oldest);
+        while let Some(id) = next {
+            let row = &self.space.rows[id];
+            if row.number > until {
+                break;
+            }
+            next = row.after;
+            if row.are_copies && !with_copies {
+                continue;
+            }
+            is_done = false;
+            if !row.is_sent {
+                self.send(id);
             }
         }
         is_done
@@ -254,9 +307,24 @@ impl<D: OpenChannel> Ruled<D> {
     /// A block is valid no more, once the row with this number is programmed.
     pub(crate) fn invalidate(&mut self, ppa: Ppa, until: u64) {
         let chunk = self.geometry.chunk_index(ppa);
-        if std::mem::take(&mut self.blocks.owners[ppa.0 as usize]) != 0 {
+        let (word, bit) = ((ppa.0 >> 6) as usize, 1 << (ppa.0 & 63));
+        if self.blocks.bits[word] & bit != 0 {
+            self.blocks.bits[word] &= !bit;
             self.blocks.valid[chunk] -= 1;
         }
         self.blocks.until[chunk] = self.blocks.until[chunk].max(until);
+    }
+
+    /// A block is valid.
+    #[inline]
+    pub(crate) fn validate(&mut self, ppa: Ppa) {
+        self.blocks.bits[(ppa.0 >> 6) as usize] |= 1 << (ppa.0 & 63);
+        self.blocks.valid[self.geometry.chunk_index(ppa)] += 1;
+    }
+
+    /// Whether a block is valid.
+    #[inline]
+    pub(crate) fn is_valid(&self, ppa: Ppa) -> bool {
+        self.blocks.bits[(ppa.0 >> 6) as usize] >> (ppa.0 & 63) & 1 != 0
     }
 }

@@ -5,7 +5,7 @@ use ftl::{Memory, Over, Start, Target, WriteCounters};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use rules::{Op, Request as Asked};
 
-use crate::{Cookie, Ruled, RuledConfig, RuledError};
+use crate::{Cookie, FORGOTTEN, Ruled, RuledConfig, RuledError, TOMB};
 
 /// How long after the last request the rules are asked about idle time, ns: each time twice as
 /// long, from the first to the last.
@@ -14,33 +14,46 @@ const IDLE: (u64, u64) = (1_000_000, 16_000_000_000);
 impl<D: OpenChannel> Ruled<D> {
     /// When the rules are asked next about idle time.
     fn idle_at(&self) -> Option<Time> {
-        let is_idle = self.requests.live() == 0 && self.work.is_none() && !self.end.closing;
+        let is_idle = self.requests.live() == 0 && !self.end.closing;
         (is_idle && self.idle.after <= IDLE.1).then(|| self.idle.since + self.idle.after)
     }
 
     fn ask_idle(&mut self, now: Time) {
         self.idle.after *= 2;
+        self.look();
         for n in 0..self.rules.rules().set().applications.len() {
             let application = self.rules.rules().set().applications[n].number;
             let asked =
                 Asked { op: Op::Idle, application, channel: 0, lba: 0, size: 0, placement: 0 };
-            self.decide(now, &asked);
+            if self.forgotten.len() < FORGOTTEN {
+                self.decide(now, &asked);
+            }
         }
     }
 
     /// What has waited goes on.
     fn pump(&mut self, now: Time) {
-        if self.space.collected > 0 {
-            (0..self.space.units.len()).for_each(|unit| self.step(unit));
-        }
-        if self.work.is_some() {
-            self.go_on(now);
+        loop {
+            let before = (self.forgotten.len(), self.counters.collections, self.space.seq);
+            if !self.forgotten.is_empty() {
+                self.bury();
+            }
+            if self.space.collected > 0 {
+                (0..self.space.units.len()).for_each(|unit| self.step(unit));
+            }
+            self.migrate_all();
+            self.let_go(now);
+            let after = (self.forgotten.len(), self.counters.collections, self.space.seq);
+            // What is to be written down may have room by what went on since.
+            if self.forgotten.is_empty() || before == after {
+                break;
+            }
         }
         if !self.syncing.is_empty() {
             self.sync(now);
         }
-        if self.end.closing && !self.end.closed && !self.end.is_sent && self.settle(u64::MAX, false)
-        {
+        let ends = self.end.closing && !self.end.closed && !self.end.is_sent;
+        if ends && self.forgotten.is_empty() && self.settle(u64::MAX, false) {
             self.end.is_sent = self.device.is_cached();
             match self.end.is_sent {
                 true => self.flush_device(Cookie::Close),
@@ -55,11 +68,14 @@ impl<D: OpenChannel> Port for Ruled<D> {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
-        while self.has_room()
+        while self.can_take()
             && let Some(req) = reqs.pop()
         {
             self.idle.after = IDLE.0;
             self.take(now, req);
+        }
+        if !self.forgotten.is_empty() {
+            self.pump(now);
         }
         self.device.submit(now, &mut self.out);
     }
@@ -67,7 +83,7 @@ impl<D: OpenChannel> Port for Ruled<D> {
     fn next_event(&self) -> Option<Time> {
         let ready = self.ready.front().map(|done| done.at);
         ready.or_else(|| {
-            let own = self.idle_at().into_iter().chain(self.answer_at());
+            let own = self.idle_at().into_iter().chain(self.waits.next());
             self.device.next_event().into_iter().chain(own).min()
         })
     }
@@ -78,17 +94,21 @@ impl<D: OpenChannel> Port for Ruled<D> {
         }
         while let Some(done) = self.device_done.pop() {
             match Cookie::unpack(done.cookie) {
-                Cookie::Read(slot, chunk) => self.read_done(to, slot, chunk, done),
+                Cookie::Read(slot, chunk, weighed) => {
+                    self.read_done(to, slot, (chunk, weighed != 0), done);
+                }
+                Cookie::Migrate(n) => self.has_read(n, done),
                 Cookie::Row(row) => self.programmed(to, row, done),
                 Cookie::Move(unit) => self.moved(unit, done),
                 Cookie::Reset(unit) => self.erased(unit, &done),
                 Cookie::Flush(slot) => self.part_done(to, slot, done.status),
-                Cookie::Close => self.end.closed = done.status.is_ok(),
+                Cookie::Close => self.end.closed = done.status.is_ok() && !self.broken,
             }
         }
         if self.ready.is_empty() && self.idle_at().is_some_and(|at| at <= to) {
             self.ask_idle(to);
         }
+        self.wake(to);
         self.pump(to);
         self.device.submit(to, &mut self.out);
         self.ready.pour(done);
@@ -115,7 +135,7 @@ impl<D: OpenChannel> Target for Ruled<D> {
     fn memory(&self) -> Memory {
         let map = 8 * (self.blocks.own.len() + self.blocks.tombs.len()) as u64
             + self.rules.state().bytes();
-        let valid = 8 * self.blocks.owners.len() as u64 + 16 * self.blocks.valid.len() as u64;
+        let valid = 8 * self.blocks.bits.len() as u64 + 16 * self.blocks.valid.len() as u64;
         Memory { map, valid, ..Memory::default() }
     }
 
@@ -125,8 +145,11 @@ impl<D: OpenChannel> Target for Ruled<D> {
 
     fn state_hash(&self) -> u64 {
         let mix = |hash: u64, word: u64| port::random::mix(hash ^ word);
-        let owners = self.blocks.owners.iter().enumerate().filter(|(_, owner)| **owner != 0);
-        owners.fold(self.space.seq, |hash, (at, &owner)| mix(mix(hash, at as u64), owner))
+        let entries = (0..self.blocks.tombs.len() as u64).filter_map(|owner| {
+            let tomb = self.blocks.tombs[owner as usize].checked_sub(1).map(|ppa| ppa | TOMB);
+            Some((owner, self.leads(owner).map(|ppa| ppa.0).or(tomb)?))
+        });
+        entries.fold(self.space.seq, |hash, (owner, at)| mix(mix(hash, owner), at))
     }
 
     fn close(&mut self, now: Time) {

@@ -193,7 +193,9 @@ impl Around<'_> {
                 };
             }
             Act::Serve(slot) => {
-                decision.verdict = Verdict::Serve(state.address(self.entry(slot, state)));
+                let entry = self.entry(slot, state);
+                decision.verdict = Verdict::Serve(state.address(entry));
+                state.served = Some(entry);
             }
             Act::Redirect(channel) => decision.verdict = Verdict::Redirect(small(channel)),
             Act::Remote(drive) => decision.verdict = Verdict::Remote(small(drive)),

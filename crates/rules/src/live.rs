@@ -82,6 +82,12 @@ impl Live {
     #[inline]
     pub fn decide(&mut self, request: &Request, view: &View) -> Decision {
         self.look();
+        self.decide_as_it_is(request, view)
+    }
+
+    /// The same by the set that it has, also where a newer one waits.
+    #[inline]
+    pub fn decide_as_it_is(&mut self, request: &Request, view: &View) -> Decision {
         let Installed { rules, state, .. } = &mut *self.installed;
         rules.decide(state, request, view)
     }

@@ -16,9 +16,13 @@ pub struct State {
     pub(crate) timers: Box<[u64]>,
     /// By limit, of a rate, when the next request would be due.
     pub(crate) due: Box<[u64]>,
+    /// By limit, its number in the set before, where that declared it the same.
+    before: Box<[Option<u16>]>,
     pub(crate) maps: Box<[Box<[u64]>]>,
     /// What the last decision gave up. It has room for all that one can.
     pub(crate) released: Vec<(Entry, Address)>,
+    /// The entry by which it serves, if it does.
+    pub(crate) served: Option<Entry>,
 }
 
 /// An address that a map cannot hold.
@@ -56,7 +60,9 @@ impl State {
             counters: set.counters.iter().map(|counter| counter.bounds.lo).collect(),
             timers: vec![0; set.timers.len()].into(),
             released: Vec::with_capacity((MOST_HITS + 1) * MOST_STEPS),
+            served: None,
             due: vec![0; set.limits.len()].into(),
+            before: vec![None; set.limits.len()].into(),
             maps: set
                 .maps
                 .iter()
@@ -82,6 +88,7 @@ impl State {
         for (n, limit) in set.limits.iter().enumerate() {
             if let Some(at) = was.limits.iter().position(|l| l == limit) {
                 self.due[n] = old.due[at];
+                self.before[n] = Some(at as u16);
             }
         }
         for (n, map) in set.maps.iter().enumerate() {
@@ -94,6 +101,13 @@ impl State {
     /// Addresses that the last decision gave up, each with the entry that led to it.
     pub fn released(&self) -> &[(Entry, Address)] {
         &self.released
+    }
+
+    /// The entry by which the last decision that served did so. Whoever serves later looks
+    /// again where it leads.
+    #[inline]
+    pub fn served(&self) -> Option<Entry> {
+        self.served
     }
 
     /// The address that an entry leads to; none also where there is no such entry.
@@ -124,6 +138,11 @@ impl State {
         }
         *at = address.map_or(0, Address::number);
         Ok(())
+    }
+
+    /// The number of a limit of the set before in this one, if both declare it the same.
+    pub fn limit_now(&self, before: u16) -> Option<u16> {
+        self.before.iter().position(|&was| was == Some(before)).map(|n| n as u16)
     }
 
     /// Sets a counter of a set, clamped to its range. Whether there is one of that name.

@@ -16,7 +16,7 @@ impl<F: FnMut(&Miss, &View) -> Answer + Send> Control for Answers<F> {
     }
 }
 
-fn request(id: u64, op: BlockOp, lba: u64, blocks: u64) -> BlockReq {
+pub(super) fn request(id: u64, op: BlockOp, lba: u64, blocks: u64) -> BlockReq {
     let (offset, len, buffer) = (lba * BLOCK_BYTES, blocks * BLOCK_BYTES, Buffer::empty());
     BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
 }

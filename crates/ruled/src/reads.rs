@@ -1,0 +1,86 @@
+//! Reads: of nowhere, of a buffer, and of flash, neighbours at once.
+
+use device::{Content, OpenChannel, VectorDone, VectorOp};
+use flash::Ppa;
+use port::{Status, Time};
+
+use crate::waits::Wait;
+use crate::work::{Block, Outcome, Work};
+use crate::{Cookie, Ruled};
+
+/// Neighbours that are to be read at once. Their chunk is kept from the first of them on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    first: Ppa,
+    count: u32,
+    is_weighed: bool,
+}
+
+impl<D: OpenChannel> Ruled<D> {
+    /// Reads a block: of nowhere zeros, of a buffer its bytes, of flash with its neighbours.
+    pub(crate) fn read(&mut self, work: &mut Work, at: Option<Ppa>, block: &Block) -> Outcome {
+        if let (Some(ppa), Some(run)) = (at, &mut work.run)
+            && ppa.0 == run.first.0 + u64::from(run.count)
+            && self.geometry.row_start(ppa) == self.geometry.row_start(run.first)
+        {
+            run.count += 1;
+            return Outcome::Done;
+        }
+        self.read_run(work);
+        let kept = self.shape.kept as usize;
+        let Some(ppa) = at else {
+            let mut zeros = self.requests[work.slot].buffer.take(kept);
+            zeros.bytes_mut().fill(0);
+            self.requests[work.slot].buffer.give(zeros);
+            return Outcome::Done;
+        };
+        let unit = self.unit_of(ppa);
+        if self.space.units[unit].rows.is_empty() || self.buffered(unit, ppa).is_none() {
+            let is_weighed = block.share.is_some();
+            if is_weighed && !block.is_its_turn && self.waits_to_read(unit) {
+                return Outcome::Waits(Wait::Unit { unit, is_read: true });
+            }
+            self.blocks.readers[self.geometry.chunk_index(ppa)] += 1;
+            work.run = Some(Run { first: ppa, count: 1, is_weighed });
+            return Outcome::Done;
+        }
+        let mut piece = self.requests[work.slot].buffer.take(kept);
+        let bytes = self.buffered(unit, ppa).expect("it was looked at");
+        piece.bytes_mut().copy_from_slice(bytes);
+        self.requests[work.slot].buffer.give(piece);
+        Outcome::Done
+    }
+
+    /// Reads the neighbours that were found so far.
+    pub(crate) fn read_run(&mut self, work: &mut Work) {
+        let Some(Run { first, count, is_weighed }) = work.run.take() else { return };
+        let chunk = self.geometry.chunk_index(first);
+        if is_weighed {
+            let unit = self.unit_of(first);
+            self.waits.queues[unit].reads += 1;
+        }
+        let request = &mut self.requests[work.slot];
+        request.parts += 1;
+        let buffer = request.buffer.take(count as usize * self.shape.kept as usize);
+        let cookie = Cookie::Read(work.slot, chunk, is_weighed.into());
+        self.command(cookie, VectorOp::Read, Content::Data, (first, count), buffer);
+    }
+
+    /// A read has ended.
+    pub(crate) fn read_done(
+        &mut self,
+        now: Time,
+        slot: u32,
+        (chunk, is_weighed): (usize, bool),
+        done: VectorDone,
+    ) {
+        self.blocks.readers[chunk] -= 1;
+        if is_weighed {
+            let unit = self.unit_of(self.geometry.chunk_start(chunk));
+            self.waits.queues[unit].reads -= 1;
+        }
+        self.requests[slot].buffer.give(done.buffer);
+        let status = if ftl::is_read(done.status) { Status::SUCCESS } else { done.status };
+        self.part_done(now, slot, status);
+    }
+}
