@@ -12,6 +12,9 @@ use thiserror::Error;
 
 use crate::grants::Grants;
 
+/// Free chunks, in percent, below which a drive collects while nobody asks.
+const IDLE_FREE: u64 = 8;
+
 /// A template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
@@ -119,7 +122,7 @@ impl Template {
         }
         match self {
             Template::Minimal => minimal(&mut text, room),
-            _ => self.rules(&mut text),
+            _ => self.rules(&mut text, grants.applications(), room),
         }
         checked(&text, room)
     }
@@ -129,27 +132,34 @@ impl Template {
         let mut text = format!("set {}\n{application}\n", self.name());
         match self {
             Template::Minimal => minimal(&mut text, room),
-            _ => self.rules(&mut text),
+            _ => self.rules(&mut text, std::slice::from_ref(application), room),
         }
         checked(&text, room)
     }
 
     /// The rules of those without a map of their own: blocks go round the application's units,
-    /// and where they are the drive's own map says.
-    fn rules(self, text: &mut String) {
-        text.push_str(
+    /// and where they are the drive's own map says. While nobody asks each is collected in turn
+    /// until enough is free that a burst finds room.
+    fn rules(self, text: &mut String, applications: &[Application], room: &Room) {
+        let collects = matches!(self, Template::Latency | Template::Throughput);
+        let mut rules = String::from(
             "rule write priority 2 when op == write then place\n\
              rule rest priority 1 when op != write and op != idle then pass\n",
         );
-        let collect = match self {
-            Template::Latency => "free < 40",
-            Template::Throughput => "free < 25",
-            Template::Minimal | Template::Longevity => return,
-        };
-        let _ = writeln!(
-            text,
-            "rule idle priority 1 when op == idle and {collect} then collect greedy"
-        );
+        for Application { number, units, .. } in applications.iter().filter(|_| collects) {
+            let (first, count) = units.map_or((0, 1), |units| (units.lo, units.count()));
+            // All are asked at once: those that share units are not to name the same.
+            let ahead = u64::from(*number) * count / u64::from(room.applications) % count;
+            let _ = writeln!(text, "counter turn{number} 0..{count}");
+            let _ = writeln!(
+                rules,
+                "rule idle{number} priority 1
+                   when op == idle and application == {number} and free < {IDLE_FREE}
+                   do turn{number} = (turn{number} + 1) % {count}
+                   then collect greedy unit {first} + (turn{number} + {ahead}) % {count}"
+            );
+        }
+        text.push_str(&rules);
     }
 }
 

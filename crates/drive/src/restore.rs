@@ -8,6 +8,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use device::Device;
 use drivefile::Opened;
 use measure::units;
 use nvram::{NvRam, Started};
@@ -18,10 +19,10 @@ use targets::WriteCounters;
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::memory;
-use crate::spec::DriveConfig;
 use crate::spec::file::{OpenFile, file_error};
+use crate::spec::{DriveConfig, TargetKind};
 use crate::stack::{self, empty_journal};
-use crate::whole::{Boxed, Drive, Left, Observed};
+use crate::whole::{Boxed, Drive, Left, Observed, devices};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -171,7 +172,12 @@ impl Restored {
     /// Whether anything was ever written to it.
     pub fn was_written(&self) -> bool {
         let WriteCounters { user, absorbed, .. } = self.drive.counters();
-        user + absorbed > 0
+        // A drive of rules counts from its start on, and writes nothing of its own before.
+        let is_used = |device: &Device<Backing>| {
+            device.chunks().iter().any(|chunk| chunk.programmed > 0 || chunk.wear > 0)
+        };
+        let is_ruled = self.config.spec.target == TargetKind::Rules;
+        user + absorbed > 0 || (is_ruled && devices(&self.drive).any(is_used))
     }
 
     /// Shuts it down again.

@@ -77,6 +77,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             open.config.faults = faults;
             let fit = args.check_kept(open.config.spec.store);
             let fit = fit.and_then(|()| needs_blocks(&open.config));
+            let fit = fit.and_then(|()| has_rules(args, &open.config));
             let mut open = open.if_fit(fit)?;
             if spec.copy {
                 served(args, server, Restored::copied(open)?, out)
@@ -87,12 +88,22 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         }
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
+            has_rules(args, &config)?;
             memory::tell(&config);
             let drive = stack::build(&config, seed)?;
             served(args, server, Restored { config, seed, drive, recovery: None }, out)
         }
         _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
     }
+}
+
+/// Whether there are rules to be asked for, where that is wanted.
+fn has_rules(args: &ServeArgs, config: &DriveConfig) -> Result<(), Error> {
+    if args.rules_socket.is_none() || config.rules.is_some() {
+        return Ok(());
+    }
+    let text = "has no rules to ask for: leave --rules-socket out, or take target=rules";
+    Err(Error::Usage(format!("{} {text}", config.name)))
 }
 
 /// What clients may take. As many descriptors as the system allows are asked
@@ -143,14 +154,7 @@ impl Serving<'_> {
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let served = fronts.served(&drive)?;
-        let rules = match (rules, drive.rules()) {
-            (Some(socket), Some(installer)) => Some((socket, installer)),
-            (None, _) => None,
-            (Some(_), None) => {
-                let text = format!("{name} has no rules to ask for: leave --rules-socket out");
-                return Err(Error::Usage(text));
-            }
-        };
+        let rules = rules.and_then(|socket| Some((socket, drive.rules()?)));
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();
