@@ -20,6 +20,7 @@
 //! cannot be measured keeps no other from being so.
 
 pub mod aio;
+pub mod appnvm;
 pub mod baseline;
 pub mod batched;
 pub mod blkmq;
@@ -218,7 +219,8 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 7] = [
+    pub const ALL: [Study; 8] = [
+        appnvm::STUDY,
         batched::STUDY,
         blkmq::STUDY,
         lightnvm::STUDY,

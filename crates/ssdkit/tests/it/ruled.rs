@@ -73,7 +73,8 @@ fn a_drive_file_keeps_its_rules() {
     let create = "create a.ssd --profile ref --size 64M pages=16 target=rules rules=mine.rules";
     assert!(ssdkit(at, create).status.success());
     std::fs::remove_file(at.join("mine.rules")).unwrap();
-    let bench = "bench a.ssd --rw randwrite --ios 5000 --verify --destroy --precondition seq --json";
+    let bench =
+        "bench a.ssd --rw randwrite --ios 5000 --verify --destroy --precondition seq --json";
     assert_eq!(json(&ssdkit(at, bench))["failed_requests"], 0);
     let info = json(&ssdkit(at, "info a.ssd --json"));
     assert!(info.to_string().contains("longevity"), "{info}");
@@ -167,13 +168,11 @@ fn a_hostile_client_hurts_nobody() {
     let socket = at.join("rules.sock");
     let long = [&b"SSDRULES\x01\0\0\0"[..], &u32::MAX.to_le_bytes()].concat();
     let nested = format!("{{\"ask\":{}", "[".repeat(100_000));
-    let nested = [
-        &b"SSDRULES\x01\0\0\0"[..],
-        &(nested.len() as u32).to_le_bytes(),
-        nested.as_bytes(),
-    ]
-    .concat();
-    for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &long, &nested, b"SSDRULES\x02\0\0\0\0\0\0\0"]
+    let nested =
+        [&b"SSDRULES\x01\0\0\0"[..], &(nested.len() as u32).to_le_bytes(), nested.as_bytes()]
+            .concat();
+    for said in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &long, &nested, b"SSDRULES\x02\0\0\0\0\0\0\0"]
     {
         let mut client = UnixStream::connect(&socket).unwrap();
         let _ = client.write_all(said);
