@@ -61,7 +61,7 @@ const ROWS: usize = 6;
 const FORGOTTEN: usize = 256;
 /// Chunks of each unit that hold nothing: two open ones, one for collection to move to, one
 /// that is collected.
-const RESERVE: u32 = 4;
+pub const RESERVE: u32 = 4;
 
 /// How the target is set up.
 #[derive(Clone, Debug)]
@@ -220,6 +220,18 @@ impl Space {
         self.free = self.free.saturating_add_signed(more);
         self.free_percent = (self.free * 100 / self.chunks) as u8;
     }
+}
+
+/// Bytes of memory that the tables and buffers of a target take, when it is full.
+pub fn tables(geometry: &Geometry, bytes: u64, rules: &Checked, kept: u32) -> u64 {
+    let (mut entries, mut state) = (bytes / BLOCK_BYTES, 0);
+    for map in &rules.set().maps {
+        state += map.entries;
+        entries += if matches!(map.content, Content::Address(_)) { map.entries } else { 0 };
+    }
+    let row = u64::from(geometry.row_blocks()) * (u64::from(kept) + flash::TAG_BYTES as u64);
+    let maps = 8 * (bytes / BLOCK_BYTES + entries + state + (1 << geometry.address_bits()));
+    maps + u64::from(geometry.total_pus()) * (ROWS as u64 + 1) * row
 }
 
 /// How far the target is shut down.
