@@ -174,21 +174,10 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
 
 fn of_ways(drive: &Way, host: &Way, shared: &Way) -> Vec<Row> {
     let one = Runs::one;
-    let ratio = |what, value, within| {
-        Row::within(
-            FIGURE,
-            what,
-            "x",
-            "the same target, on either side of a link",
-            one(value),
-            within,
-        )
-    };
+    let ratio = |what, value, within| Row::within(FIGURE, what, "x", SILENT, one(value), within);
     let shown = |what: &str, unit, value| {
         Row::shown(FIGURE, what, unit, Reference::Silent, one(value), SILENT)
     };
-    let crossed = "what is moved crosses the link where the host moves it, and half of it where \
-                   the drive does";
     vec![
         ratio("a read alone: in the host, over in the drive", host.read / drive.read, 0.99..=1.01),
         ratio(
@@ -199,7 +188,7 @@ fn of_ways(drive: &Way, host: &Way, shared: &Way) -> Vec<Row> {
         Row::order(
             FIGURE,
             "x",
-            crossed,
+            SILENT,
             [
                 ("blocks over the link a block written: in the host", one(host.crossed)),
                 ("shared", one(shared.crossed)),
