@@ -22,6 +22,7 @@ mod value;
 
 use crate::bounds::Bounds;
 use crate::error::{Problem, What};
+use crate::parse::{MOST_APPLICATIONS, MOST_RULES, MOST_TABLES};
 use crate::syntax::{Application, Expr, Kind, Place, Set};
 
 pub(crate) use self::cases::constant;
@@ -33,6 +34,10 @@ use self::value::Env;
 pub const MOST_HITS: usize = 8;
 /// Cases of all conditions together.
 const MOST_ALL_CASES: usize = 1 << 14;
+/// Parts of rules that are looked at in all, each for each case and application.
+const MOST_LOOKS: u64 = 1 << 24;
+/// Problems that are told, at most.
+const MOST_PROBLEMS: usize = 50;
 
 /// What a control plane lets a set have.
 #[derive(Clone, Debug)]
@@ -87,34 +92,53 @@ impl Checked {
     }
 }
 
-/// Checks a set. Fails with all that is wrong, the first problem of each rule; never
-/// with no problem.
+/// Checks a set. Fails with what is wrong, the first problem of each rule and so many
+/// problems in all; never with none. Takes time and memory in proportion to the text, and
+/// no more than its bounds say.
 pub fn check(set: Set, budget: &Budget) -> Result<Checked, Vec<Problem>> {
+    look(set, budget).map_err(|mut problems| {
+        problems.truncate(MOST_PROBLEMS);
+        problems
+    })
+}
+
+fn look(set: Set, budget: &Budget) -> Result<Checked, Vec<Problem>> {
     let mut problems = Vec::new();
     within(&set, budget, &mut problems);
     let names = Names::new(&set, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }
-    let (mut all, mut warnings, mut count) = (Vec::new(), Vec::new(), 0);
+    let (mut all, mut warnings) = (Vec::new(), Vec::new());
+    let (mut count, mut looks) = (0, MOST_LOOKS);
     for rule in &set.rules {
-        let cases = rule_of(&set, &names, rule, &mut warnings).unwrap_or_else(|problem| {
-            problems.push(problem);
-            vec![]
-        });
-        count += cases.len();
-        all.push(cases);
+        match rule_of(&set, &names, rule, &mut looks, &mut warnings) {
+            Ok(cases) => {
+                count += cases.len();
+                all.push(cases);
+            }
+            Err(problem) => problems.push(problem),
+        }
+        let is_too_much = count > MOST_ALL_CASES;
+        if is_too_much {
+            let what = What::Many("cases of conditions", MOST_ALL_CASES);
+            problems.push(Problem::new(what, rule.name.at));
+        }
+        if is_too_much || problems.len() >= MOST_PROBLEMS {
+            break;
+        }
     }
-    if count > MOST_ALL_CASES {
-        problems.push(Problem::new(What::Many("cases of conditions", MOST_ALL_CASES), set.name.at));
+    if !problems.is_empty() {
+        return Err(problems);
     }
-    let steps = steps(&set);
+    let steps = steps(&set, &all);
     if steps > budget.steps {
         let what = What::Over { what: "steps a request", wants: steps, most: budget.steps };
         problems.push(Problem::new(what, set.name.at));
     }
     if problems.is_empty() {
         ties::look(&set, &all, &mut problems, &mut warnings);
+        warnings.truncate(MOST_PROBLEMS);
     }
     match problems.is_empty() {
         true => Ok(Checked { set, cases: all, steps, warnings }),
@@ -127,6 +151,7 @@ fn rule_of(
     set: &Set,
     names: &Names<'_>,
     rule: &crate::syntax::Rule,
+    looks: &mut u64,
     warnings: &mut Vec<Problem>,
 ) -> Result<Vec<Case>, Problem> {
     for application in &set.applications {
@@ -134,6 +159,10 @@ fn rule_of(
         env.condition(&rule.when)?;
     }
     let cases = cases::of(&rule.when)?;
+    let (cases_of_all, each) = (cases.len() * set.applications.len(), 1 + steps::parts(rule));
+    let left = looks.checked_sub(cases_of_all as u64 * each);
+    let too_many = || What::Many("parts of rules, for each case and application", 1 << 24);
+    *looks = left.ok_or_else(|| Problem::new(too_many(), rule.name.at))?;
     let mut matches = false;
     for case in &cases {
         for application in &set.applications {
@@ -150,8 +179,26 @@ fn rule_of(
     Ok(cases)
 }
 
+/// Checks what a set declares against what any may have: one that was made of others was not
+/// a text.
+fn bounded(set: &Set, problems: &mut Vec<Problem>) {
+    for (what, count, most) in [
+        ("applications", set.applications.len(), MOST_APPLICATIONS),
+        ("maps", set.maps.len(), MOST_TABLES),
+        ("counters", set.counters.len(), MOST_TABLES),
+        ("timers", set.timers.len(), MOST_TABLES),
+        ("limits", set.limits.len(), MOST_TABLES),
+        ("rules", set.rules.len(), MOST_RULES),
+    ] {
+        if count > most {
+            problems.push(Problem::new(What::Many(what, most), set.name.at));
+        }
+    }
+}
+
 /// Checks what a set declares against what it may have.
 fn within(set: &Set, budget: &Budget, problems: &mut Vec<Problem>) {
+    bounded(set, problems);
     let wants = set.maps.iter().fold(0u64, |sum, map| sum.saturating_add(map.entries));
     if wants > budget.entries {
         let what = What::Over { what: "map entries", wants, most: budget.entries };
@@ -183,7 +230,8 @@ fn beyond(asks: &Application, given: Option<&Application>) -> Option<Problem> {
         [
             ("lba", Some(a.lba)),
             ("units", a.units),
-            ("streams", a.streams),
+            // Who names none has the first.
+            ("streams", Some(a.streams.unwrap_or(Bounds::one(0)))),
             ("channels", a.channels),
             ("remotes", a.remotes),
         ]
@@ -199,13 +247,17 @@ fn beyond(asks: &Application, given: Option<&Application>) -> Option<Problem> {
     })
 }
 
-/// The most parts that a request can evaluate: all conditions, and the largest rules'
-/// changes and actions.
-fn steps(set: &Set) -> u64 {
+/// The most parts that a request can evaluate: all conditions, as they stand or case by case,
+/// and the largest rules' changes and actions.
+fn steps(set: &Set, all: &[Vec<Case>]) -> u64 {
     let mut conditions = 0;
     let mut largest = 0;
-    for rule in &set.rules {
-        conditions += parts(&rule.when);
+    for (rule, cases) in set.rules.iter().zip(all) {
+        let tests = cases.iter().flat_map(|case| &case.tests).map(|test| match test {
+            Test::Within(a, _) => 1 + parts(a),
+            Test::Compare(_, a, b) => 1 + parts(a) + parts(b),
+        });
+        conditions += parts(&rule.when).max(tests.sum());
         largest = largest.max(steps::parts(rule));
     }
     conditions + largest * (MOST_HITS as u64 + 1)
@@ -218,7 +270,7 @@ fn parts(expr: &Expr) -> u64 {
         Kind::Sum(_, a, b) | Kind::Compare(_, a, b) | Kind::And(a, b) | Kind::Or(a, b) => {
             parts(a) + parts(b)
         }
-        Kind::In(a, ..) => 2 + parts(a),
+        Kind::In(a, from, to) => parts(a) + parts(from) + parts(to),
         _ => 0,
     }
 }

@@ -19,6 +19,8 @@ pub enum What {
     Character(char),
     #[error("the number is more than 2^63 - 1")]
     Large,
+    #[error("the word has more than {0} characters")]
+    Word(usize),
     #[error("{0:?} is no unit")]
     Unit(String),
     #[error("expected {wanted}, found {found}")]
@@ -82,6 +84,7 @@ impl What {
             NotText => "write it as UTF-8",
             Character(_) => "remove it; comments begin with #",
             Large => "write a smaller one",
+            Word(_) => "choose a shorter name",
             Unit(_) => "sizes have K, M, G or T; times ns, us, ms, s or min",
             Expected { .. } => "docs/rules.md has the grammar",
             Reserved(_) => "choose another name",

@@ -225,7 +225,7 @@ impl<'s> Interpreter<'s> {
                     None => 0,
                 };
                 let has = application.streams.or(Some(crate::bounds::Bounds::one(0)));
-                let stream = if stream == 0 { 0 } else { granted("streams", has, stream)? };
+                let stream = granted("streams", has, stream)?;
                 let entry = match into {
                     Some(slot) => Some(self.slot(slot, asked)?),
                     None => None,

@@ -31,6 +31,9 @@ impl Token<'_> {
     }
 }
 
+/// Characters of a word, at most: each problem may have some of them.
+pub const MOST_WORD: usize = 128;
+
 /// Signs; those of two characters first.
 const SIGNS: [&str; 22] = [
     "==", "!=", "<=", ">=", "+=", "-=", "..", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")",
@@ -57,6 +60,9 @@ pub fn next(text: &str, at: usize) -> Result<(Token<'_>, Place), Problem> {
         return number(&rest[..length])
             .map(|token| (token, place(length)))
             .map_err(|what| Problem::new(what, place(length)));
+    }
+    if length > MOST_WORD {
+        return Err(Problem::new(What::Word(MOST_WORD), place(length)));
     }
     if length > 0 {
         return Ok((Token::Word(&rest[..length]), place(length)));
@@ -121,6 +127,8 @@ mod tests {
         assert_eq!(all("7Q").unwrap_err().what, What::Unit("Q".into()));
         assert_eq!(all("9223372036854775808").unwrap_err().what, What::Large);
         assert_eq!(all("99999999T").unwrap_err().what, What::Large);
+        assert_eq!(all(&"w".repeat(128)).unwrap().len(), 1);
+        assert_eq!(all(&"w".repeat(129)).unwrap_err().what, What::Word(128));
         assert_eq!(all("é").unwrap_err().what, What::Character('é'));
     }
 }

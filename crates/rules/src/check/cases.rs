@@ -186,9 +186,10 @@ fn compare(relation: Relation, a: &Expr, b: &Expr) -> Vec<Case> {
     ranges.into_iter().flat_map(|range| within(a, range)).collect()
 }
 
-/// The number that an expression is in every request and state, if it names none.
+/// The number that an expression is in every request and state, if it names none; a sum that
+/// leaves the numbers of the language is none.
 pub(crate) fn constant(expr: &Expr) -> Option<u64> {
-    Some(match &expr.kind {
+    let number = match &expr.kind {
         Kind::Number(n) | Kind::Time(n) => *n,
         Kind::Op(op) => *op as u64,
         Kind::None => 0,
@@ -205,5 +206,6 @@ pub(crate) fn constant(expr: &Expr) -> Option<u64> {
             }
         }
         _ => return None,
-    })
+    };
+    (number <= Bounds::ALL.hi).then_some(number)
 }

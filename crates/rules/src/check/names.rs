@@ -48,8 +48,8 @@ impl<'s> Names<'s> {
 
     fn unknown<T>(&self, kind: &'static str, name: &str, at: Place) -> Result<T, Problem> {
         let distance = |other: &str| strsim::damerau_levenshtein(name, other);
-        // A long name is none of those that are there by a slip.
-        let near = self.all.keys().filter(|_| name.len() <= 64);
+        // No slip makes one name of another that is much longer.
+        let near = self.all.keys().filter(|other| other.len().abs_diff(name.len()) <= 2);
         let near = near.map(|other| (distance(other), *other)).min();
         let near = near.filter(|(distance, _)| *distance <= 2).map(|(_, name)| name.to_string());
         Err(Problem::new(What::Unknown { kind, name: name.into(), near }, at))

@@ -120,6 +120,10 @@ impl Env<'_> {
         Ok(map.1)
     }
 
+    fn may_be(&self, op: Op) -> bool {
+        self.fields[Field::Op as usize].both(Bounds::one(op as u64)).is_some()
+    }
+
     fn only(&self, action: &'static str, op: Op, at: Place) -> Result<(), Problem> {
         match self.fields[Field::Op as usize] == Bounds::one(op as u64) {
             true => Ok(()),
@@ -163,6 +167,11 @@ impl Env<'_> {
                 self.only("fill", Op::Read, at)?;
                 self.place(unit.as_ref(), None, Some(slot), at)
             }
+            // A write goes to any of the application's units.
+            ActionKind::Pass if self.may_be(Op::Write) => {
+                let units = self.application.units;
+                self.granted("units", units, units.unwrap_or(Bounds::one(0)), at)
+            }
             ActionKind::Drop | ActionKind::Refuse | ActionKind::Ask | ActionKind::Pass => Ok(()),
         }
     }
@@ -183,10 +192,10 @@ impl Env<'_> {
                 own.unwrap_or(Bounds::one(0))
             }
         };
-        if let Some(stream) = stream {
-            let streams = self.number(stream)?;
-            let own = self.application.streams.unwrap_or(Bounds::one(0));
-            self.granted("streams", Some(own), streams, stream.at)?;
+        let own = Some(self.application.streams.unwrap_or(Bounds::one(0)));
+        match stream {
+            Some(stream) => self.granted("streams", own, self.number(stream)?, stream.at)?,
+            None => self.granted("streams", own, Bounds::one(0), at)?,
         }
         let Some(slot) = into else { return Ok(()) };
         let has = self.slot(slot)?;
