@@ -3,7 +3,8 @@
 //! [`Device`] is a [`port::Port`] of vector commands: it checks them, schedules
 //! channels and dies, and moves the bytes through its medium. [`Link`] puts a
 //! host interface in front of any port, [`Queued`] several submission queues in
-//! front of that; [`Coarse`] maps units of several blocks; through [`Buffered`] data cross the memory of a controller's buffer.
+//! front of that; [`Coarse`] maps units of several blocks; through [`Buffered`] data cross
+//! the memory of a controller's buffer.
 //! [`realtime`] looks at a port through the processor's clock,
 //! [`hosted`] does so on a thread of its own and serves queue pairs ([`queue`]).
 //! [`notices`] are what a drive tells unasked.

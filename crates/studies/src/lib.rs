@@ -11,8 +11,9 @@
 //! device of the kernel, [`kernel_runs`] runs on it, [`others`] who else had the cores,
 //! [`layers`] block layers to compare,
 //! [`baseline`] the old one and none, [`aio`] a front that shares, [`lines`] writes
-//! to shared cache lines, [`instructions`] of functions, counted, [`scsi`] a command set in between, [`page`](mod@page) what a
-//! browser shows, [`suite`] several studies one after the other;
+//! to shared cache lines, [`instructions`] of functions, counted, [`scsi`] a command set
+//! in between, [`page`](mod@page) what a browser shows, [`suite`] several studies one after
+//! the other;
 //! then a file for each study.
 //!
 //! Fails when there is no such study, when something could not be measured,

@@ -4,8 +4,9 @@
 //! the block layer of one core.
 //!
 //! "Optimal" is the block layer over a null device, or, where data are moved, over a piece of
-//! memory in which they lie as in the drive; beside it the same with the page-mapped target and a drive of ours that takes
-//! no time. So what is told as translation has the work of the simulated drive in it.
+//! memory in which they lie as in the drive; beside it the same with the page-mapped target
+//! and a drive of ours that takes no time. So what is told as translation has the work of
+//! the simulated drive in it.
 
 use blkmq::driver::null::{Null, NullOptions};
 use blkmq::{Context, HardwareQueue};

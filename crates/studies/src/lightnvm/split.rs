@@ -53,6 +53,7 @@ fn way(lab: &mut Lab, (name, keys): (&str, &str)) -> Result<Way, Error> {
     let (total, moved) = wrote.map_or((f64::NAN, f64::NAN), |wa| (wa.total, wa.gc));
     let copied = report.gc.as_ref().map_or(0.0, |gc| gc.copied as f64 / gc.moved.max(1) as f64);
     let crossed = match keys.starts_with("side=device") {
+        // What the user writes, and nothing else.
         true => 1.0,
         // What is moved is read by the host in any case.
         false => total - moved * copied + moved,
