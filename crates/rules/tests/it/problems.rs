@@ -259,3 +259,76 @@ fn nested_conditions_take_little_time() {
     let checked = rules::check(set, &rules::Budget::default()).unwrap();
     assert!(!checked.cases()[0].is_empty());
 }
+
+/// What a set is told of its only rule, an application of its own above it.
+fn of_application(has: &str, rule: &str, budget: &Budget) -> Vec<String> {
+    let text = format!("set a application 1 lba 0..10 {has} rule r priority 0 when {rule}");
+    match check(parse(&text).unwrap(), budget) {
+        Ok(_) => vec![],
+        Err(problems) => problems.iter().map(|p| p.what.to_string()).collect(),
+    }
+}
+
+#[test]
+fn what_is_not_named_is_granted_or_not() {
+    let any = Budget::default();
+    let nothing = ["application 1 has no units"];
+    assert_eq!(of_application("", "op == write then pass", &any), nothing);
+    assert_eq!(of_application("", "op != idle then pass", &any), nothing);
+    assert_eq!(of_application("", "op == read then pass", &any), [""; 0]);
+    // The first stream is one as others are.
+    let has = "units 0..4 streams 4..8";
+    let first = "application 1 has the streams 4..8, and this may be 0..1";
+    assert_eq!(of_application(has, "op == write then place unit 1", &any), [first]);
+    assert_eq!(of_application(has, "op == write then place unit 1 stream 4", &any), [""; 0]);
+    let text =
+        format!("set b application 1 lba 0..10 {has} rule r priority 0 when always then drop");
+    let given = parse(&text).unwrap().applications;
+    let given = Budget { applications: Some(given), ..Budget::default() };
+    let asks = "the set asks for the streams 0..1 for application 1, which has 4..8";
+    assert_eq!(of_application("units 0..4", "op == write then place unit 1", &given), [asks]);
+}
+
+/// Sums that leave the numbers, where no request comes to them.
+#[test]
+fn sums_beyond_the_numbers_are_none() {
+    let most = "9223372036854775807";
+    let when = format!("lba < 0 and lba > {most} + {most} + 1");
+    assert_eq!(rule(&when, "then drop").len(), 1);
+    assert_eq!(rule(&format!("lba < 0 and lba in 0..{most} + {most} + 1"), "then drop").len(), 1);
+}
+
+/// However wrong a set is, what is told of it is short, and soon there.
+#[test]
+fn what_is_told_is_bounded() {
+    let same: String = (0..4000).map(|_| "rule r priority 0 when always then pass\n").collect();
+    assert_eq!(problems(&same).len(), 50);
+    let unknown: String = (0..4000)
+        .map(|n| format!("rule r{n} priority 0 when {}{n} > 1 then drop\n", "c".repeat(100)))
+        .collect();
+    assert_eq!(problems(&unknown).len(), 50);
+    let long = "n".repeat(129);
+    let [told] = &problems(&format!("rule {long} priority 0 when always then drop"))[..] else {
+        panic!("one problem")
+    };
+    assert!(told.starts_with("the word has more than 128 characters"), "{told}");
+}
+
+/// 64 cases, 256 applications, and rules of many parts are too much to look at.
+#[test]
+fn rules_of_many_cases_for_many_applications_are_bounded() {
+    let mut text = String::from("set a\n");
+    for n in 0..256 {
+        text += &format!("application {n} lba {}..{} units 0..4\n", n * 10, n * 10 + 10);
+    }
+    text += "counter n 0..1000000\n";
+    let cases = "(placement != 1 and placement != 3) and (lba % 2 == 1 or lba % 3 == 1 or n < 9)";
+    let sum = ["1"; 90].join(" + ");
+    let change = vec![format!("n += {sum}"); 16].join("; ");
+    for n in 0..40 {
+        text += &format!("rule r{n} priority {n} when {cases} do {change}\n");
+    }
+    let told = check(parse(&text).unwrap(), &Budget::default()).expect_err("too much");
+    let told: Vec<String> = told.iter().map(|p| p.what.to_string()).collect();
+    assert!(told[0].contains("parts of rules, for each case and application"), "{told:?}");
+}
