@@ -10,6 +10,7 @@ use port::Time;
 use rules::{Answer, Compiled, Control, Decision, Miss, Request as Asked, Verdict};
 
 use crate::Ruled;
+use crate::work::Work;
 
 /// A control plane to be asked by drives. Each start of one makes it anew.
 #[derive(Clone)]
@@ -78,12 +79,6 @@ pub(crate) struct Waiting {
     pub at: Time,
 }
 
-/// What becomes of a block.
-pub(crate) enum Known {
-    Now(Decision),
-    Later(Waiting),
-}
-
 /// What was answered to a request, for what the same set misses of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
@@ -109,34 +104,33 @@ impl Asking {
 }
 
 /// Whether rules left something undecided.
-fn is_miss(decision: &Decision) -> bool {
+pub(crate) fn is_miss(decision: &Decision) -> bool {
     decision.verdict == Verdict::Ask
 }
 
 impl<D: OpenChannel> Ruled<D> {
-    /// Decides a block by the rules, and, of what these leave open, by what was answered
-    /// before. A miss waits for its answer.
-    pub(crate) fn decide_or_ask(
+    /// What becomes of a block that rules leave open, if that is known: it was answered before,
+    /// or there is nobody to be asked. Else it waits for its answer.
+    #[cold]
+    pub(crate) fn missed(
         &mut self,
         now: Time,
-        asked: &Asked,
-        answered: Option<Answered>,
-    ) -> Known {
-        let mut decision = self.decide(now, asked);
-        if !is_miss(&decision) {
-            return Known::Now(decision);
-        }
+        work: &mut Work,
+        mut decision: Decision,
+    ) -> Option<Decision> {
         count(&self.asking.misses.misses);
         let number = self.rules.number();
-        if let Some(answered) = answered.filter(|answered| answered.number == number) {
+        if let Some(answered) = work.answered.filter(|answered| answered.number == number) {
             self.settled(answered.verdict, &mut decision);
-            return Known::Now(decision);
+            return Some(decision);
         }
         if self.asking.plane.is_none() {
             self.settled(Verdict::Refuse, &mut decision);
-            return Known::Now(decision);
+            return Some(decision);
         }
-        Known::Later(Waiting { asked: *asked, decision, number, at: now + self.asking.answer })
+        let at = now + self.asking.answer;
+        work.waiting = Some(Waiting { asked: work.asked, decision, number, at });
+        None
     }
 
     /// What the control plane answers to a miss. Where another set was installed meanwhile

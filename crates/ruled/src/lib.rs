@@ -266,6 +266,8 @@ pub struct Ruled<D> {
     waits: Waits,
     forgotten: Vec<Forgotten>,
     migrations: Vec<Migration>,
+    /// How many of these are under way.
+    migrating: usize,
     /// Requests that wait for rows to be programmed.
     syncing: Vec<u32>,
     broken: bool,
@@ -367,6 +369,7 @@ impl<D: OpenChannel> Ruled<D> {
             waits: Waits::new(units),
             forgotten: Vec::with_capacity(FORGOTTEN + released),
             migrations,
+            migrating: 0,
             syncing: Vec::with_capacity(DEPTH),
             broken: false,
             end: End::default(),

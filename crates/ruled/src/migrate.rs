@@ -56,6 +56,7 @@ impl<D: OpenChannel> Ruled<D> {
             return;
         }
         let Some(n) = all.iter().position(|m| m.state == State::Free) else { return };
+        self.migrating += 1;
         (all[n].state, all[n].owner, all[n].from, all[n].to) = (State::Waits, owner, from, to);
         self.migrate(n);
     }
@@ -63,6 +64,9 @@ impl<D: OpenChannel> Ruled<D> {
     /// Goes on with all migrations.
     pub(crate) fn migrate_all(&mut self) {
         for n in 0..self.migrations.len() {
+            if self.migrating == 0 {
+                break;
+            }
             if self.migrations[n].state != State::Free {
                 self.migrate(n);
             }
@@ -109,6 +113,7 @@ impl<D: OpenChannel> Ruled<D> {
             migration.buffer.give(held);
         }
         migration.state = State::Free;
+        self.migrating -= 1;
     }
 
     /// The block of a migration was read; what cannot be read stays where it is.

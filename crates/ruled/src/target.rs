@@ -2,7 +2,7 @@
 
 use device::OpenChannel;
 use ftl::{Memory, Over, Start, Target, WriteCounters};
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, turn_by_events};
 use rules::{Op, Request as Asked};
 
 use crate::{Cookie, FORGOTTEN, Ruled, RuledConfig, RuledError, TOMB};
@@ -10,6 +10,9 @@ use crate::{Cookie, FORGOTTEN, Ruled, RuledConfig, RuledError, TOMB};
 /// How long after the last request the rules are asked about idle time, ns: each time twice as
 /// long, from the first to the last.
 const IDLE: (u64, u64) = (1_000_000, 16_000_000_000);
+
+/// So many requests ahead it is fetched what the next will look at.
+const AHEAD: usize = 8;
 
 impl<D: OpenChannel> Ruled<D> {
     /// When the rules are asked next about idle time.
@@ -29,6 +32,31 @@ impl<D: OpenChannel> Ruled<D> {
                 self.decide(now, &asked);
             }
         }
+    }
+
+    /// What the drive has done.
+    fn handle_all(&mut self, to: Time) {
+        while let Some(done) = self.device_done.pop() {
+            match Cookie::unpack(done.cookie) {
+                Cookie::Read(slot, chunk, weighed) => {
+                    self.read_done(to, slot, (chunk, weighed != 0), done);
+                }
+                Cookie::Migrate(n) => self.has_read(n, done),
+                Cookie::Row(row) => self.programmed(to, row, done),
+                Cookie::Move(unit) => self.moved(unit, done),
+                Cookie::Reset(unit) => self.erased(unit, &done),
+                Cookie::Flush(slot) => self.part_done(to, slot, done.status),
+                Cookie::Close => self.end.closed = done.status.is_ok() && !self.broken,
+            }
+        }
+    }
+
+    /// Whether nothing happens here before something of the drive has ended.
+    fn waits_for_the_drive(&self) -> bool {
+        self.ready.is_empty()
+            && self.requests.live() > 0
+            && self.waits.next().is_none()
+            && !self.end.closing
     }
 
     /// What has waited goes on.
@@ -68,9 +96,11 @@ impl<D: OpenChannel> Port for Ruled<D> {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        (0..AHEAD).for_each(|n| self.fetch(reqs, n));
         while self.can_take()
             && let Some(req) = reqs.pop()
         {
+            self.fetch(reqs, AHEAD - 1);
             self.idle.after = IDLE.0;
             self.take(now, req);
         }
@@ -92,19 +122,7 @@ impl<D: OpenChannel> Port for Ruled<D> {
         if self.device.next_event().is_some_and(|at| at <= to) {
             self.device.advance(to, &mut self.device_done);
         }
-        while let Some(done) = self.device_done.pop() {
-            match Cookie::unpack(done.cookie) {
-                Cookie::Read(slot, chunk, weighed) => {
-                    self.read_done(to, slot, (chunk, weighed != 0), done);
-                }
-                Cookie::Migrate(n) => self.has_read(n, done),
-                Cookie::Row(row) => self.programmed(to, row, done),
-                Cookie::Move(unit) => self.moved(unit, done),
-                Cookie::Reset(unit) => self.erased(unit, &done),
-                Cookie::Flush(slot) => self.part_done(to, slot, done.status),
-                Cookie::Close => self.end.closed = done.status.is_ok() && !self.broken,
-            }
-        }
+        self.handle_all(to);
         if self.ready.is_empty() && self.idle_at().is_some_and(|at| at <= to) {
             self.ask_idle(to);
         }
@@ -112,6 +130,48 @@ impl<D: OpenChannel> Port for Ruled<D> {
         self.pump(to);
         self.device.submit(to, &mut self.out);
         self.ready.pour(done);
+    }
+
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        reqs: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Turn {
+        if !reqs.is_empty() {
+            self.submit(now, reqs);
+        }
+        while reqs.is_empty() && self.waits_for_the_drive() {
+            match self.device.turn(now, until, &mut self.out, &mut self.device_done) {
+                Turn::Completed(at) => {
+                    self.handle_all(at);
+                    self.pump(at);
+                    self.device.submit(at, &mut self.out);
+                    self.ready.pour(done);
+                    if !done.is_empty() {
+                        return Turn::Completed(at);
+                    }
+                }
+                nothing_more => return nothing_more,
+            }
+        }
+        turn_by_events(self, until, reqs, done)
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.rules.hint(req.offset / port::BLOCK_BYTES);
+    }
+}
+
+impl<D: OpenChannel> Ruled<D> {
+    /// Fetches what the decision about a request will look at.
+    #[inline]
+    fn fetch(&self, reqs: &Ring<BlockReq>, n: usize) {
+        if let Some(req) = reqs.get(n) {
+            self.rules.hint(req.offset / port::BLOCK_BYTES);
+        }
     }
 }
 

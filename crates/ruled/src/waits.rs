@@ -174,6 +174,9 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Lets those go on for which there is room now.
     pub(crate) fn let_go(&mut self, now: Time) {
+        if self.waits.queued == 0 && self.waits.tombs.is_empty() && self.waits.limited.is_empty() {
+            return;
+        }
         while self.forgotten.len() < FORGOTTEN && !self.waits.tombs.is_empty() {
             let slot = self.waits.tombs.remove(0);
             self.resume(now, slot);

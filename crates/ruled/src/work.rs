@@ -7,7 +7,7 @@ use rules::decision::Depth;
 use rules::request::LONGEST;
 use rules::{Decision, Entry, Op, Request as Asked, Verdict, View};
 
-use crate::control::{Answered, Known, Waiting};
+use crate::control::{Answered, Waiting, is_miss};
 use crate::reads::Run;
 use crate::rows::{Source, Stream};
 use crate::waits::Wait;
@@ -72,11 +72,19 @@ pub(crate) enum Outcome {
 impl<D: OpenChannel> Ruled<D> {
     /// Goes on with a request, as far as its blocks need not wait.
     pub(crate) fn carry_out(&mut self, now: Time, mut work: Work) {
+        if let Some(wait) = self.do_blocks(now, &mut work) {
+            self.hold(work, wait);
+        }
+    }
+
+    /// Does its blocks; for what the next one waits, if one does.
+    #[inline]
+    fn do_blocks(&mut self, now: Time, work: &mut Work) -> Option<Wait> {
         while work.asked.lba < work.end {
-            match self.block(now, &mut work) {
+            match self.block(now, work) {
                 Outcome::Waits(wait) => {
-                    self.read_run(&mut work);
-                    return self.hold(work, wait);
+                    self.read_run(work);
+                    return Some(wait);
                 }
                 Outcome::Failed(status) => {
                     let request = &mut self.requests[work.slot];
@@ -87,7 +95,7 @@ impl<D: OpenChannel> Ruled<D> {
             work.block = None;
             work.asked.lba += 1;
         }
-        self.read_run(&mut work);
+        self.read_run(work);
         self.idle.since = now;
         let request = &mut self.requests[work.slot];
         if work.is_durable && request.status.is_ok() {
@@ -97,6 +105,7 @@ impl<D: OpenChannel> Ruled<D> {
         } else {
             self.part_done(now, work.slot, Status::SUCCESS);
         }
+        None
     }
 
     /// How the drive is, as rules see it.
@@ -124,7 +133,7 @@ impl<D: OpenChannel> Ruled<D> {
         let mut block = match work.block {
             Some(block) => block,
             None => match self.decision(now, work) {
-                Ok(decision) => self.planned(work, &decision),
+                Ok(block) => block,
                 Err(wait) => return Outcome::Waits(wait),
             },
         };
@@ -139,16 +148,20 @@ impl<D: OpenChannel> Ruled<D> {
     }
 
     /// What becomes of the next block, or for what that waits.
-    fn decision(&mut self, now: Time, work: &mut Work) -> Result<Decision, Wait> {
+    #[inline]
+    fn decision(&mut self, now: Time, work: &mut Work) -> Result<Block, Wait> {
         if self.forgotten.len() >= FORGOTTEN {
             return Err(Wait::Tombs);
         }
         if work.waiting.is_none() {
             self.look();
             work.asked.application = self.application_of(work.asked.lba);
-            match self.decide_or_ask(now, &work.asked, work.answered) {
-                Known::Now(decision) => return Ok(decision),
-                Known::Later(waiting) => work.waiting = Some(waiting),
+            let decision = self.decide(now, &work.asked);
+            if !is_miss(&decision) {
+                return Ok(self.planned(work, &decision));
+            }
+            if let Some(decision) = self.missed(now, work, decision) {
+                return Ok(self.planned(work, &decision));
             }
         }
         let Some(waiting) = work.waiting.take_if(|waiting| waiting.at <= now) else {
@@ -156,10 +169,11 @@ impl<D: OpenChannel> Ruled<D> {
         };
         let (decision, answered) = self.answer(now, &waiting);
         work.answered = answered;
-        Ok(decision)
+        Ok(self.planned(work, &decision))
     }
 
     /// What is to be done by a decision.
+    #[inline]
     fn planned(&mut self, work: &Work, decision: &Decision) -> Block {
         let op = work.asked.op;
         let todo = match decision.verdict {
@@ -230,16 +244,12 @@ impl<D: OpenChannel> Ruled<D> {
     }
 
     /// Asks the rules, and begins what they want beside a verdict.
+    #[inline]
     pub(crate) fn decide(&mut self, now: Time, asked: &Asked) -> Decision {
         let view = self.view(now);
         let decision = self.rules.decide_as_it_is(asked, &view);
-        for n in 0..self.rules.state().released().len() {
-            let (entry, address) = self.rules.state().released()[n];
-            let owner = self.owner(entry);
-            self.forget(owner, Ppa(address.place()));
-        }
-        if !self.forgotten.is_empty() {
-            self.bury();
+        if !self.rules.state().released().is_empty() {
+            self.release();
         }
         if let Some(collect) = decision.collect {
             self.asked_to_collect(collect.unit, asked.application);
@@ -248,6 +258,17 @@ impl<D: OpenChannel> Ruled<D> {
             self.asked_to_migrate(&migrate);
         }
         decision
+    }
+
+    /// Gives up what the last decision did.
+    #[cold]
+    fn release(&mut self) {
+        for n in 0..self.rules.state().released().len() {
+            let (entry, address) = self.rules.state().released()[n];
+            let owner = self.owner(entry);
+            self.forget(owner, Ppa(address.place()));
+        }
+        self.bury();
     }
 
     /// Writes a block.

@@ -5,8 +5,9 @@ use crate::bounds::Bounds;
 use crate::check::{Checked, Test, constant};
 use crate::decision::Policy;
 use crate::hits::Hits;
-use crate::index::{Extent, Index};
-use crate::request::FIELDS;
+use crate::index::{Extent, Index, decides_alone};
+use crate::request::{FIELDS, Field, Op};
+use crate::state::State;
 use crate::syntax::{
     ActionKind, Assign, Change, Content, Expr, Kind, Most, Relation, Rule, Set, Slot, Sum,
 };
@@ -90,6 +91,11 @@ pub struct Compiled {
     pub(crate) cases: Box<[Case]>,
     pub(crate) effects: Box<[Effect]>,
     pub(crate) index: Index,
+    /// By an application's number and the operation, one more than the rule that decides all
+    /// of that alone, or 0.
+    pub(crate) plain: Box<[u16]>,
+    /// A map whose entries are those of the logical blocks that are read, if there is one.
+    by_block: Option<u16>,
     hits: Hits,
 }
 
@@ -114,19 +120,38 @@ impl Compiled {
             }
         }
         let index = Index::new(&extents);
-        let nodes = builder.nodes.into();
+        let nodes: Box<[Node]> = builder.nodes.into();
         let last = set.applications.iter().map(|a| a.number).max();
         let mut blocks = vec![(1, 0); last.map_or(0, |last| usize::from(last) + 1)];
         for a in &set.applications {
             blocks[usize::from(a.number)] = (a.lba.lo, a.lba.hi + 1);
         }
+        let plain = plain(&set, &extents, blocks.len());
+        let serves = effects.iter().flat_map(|effect| &effect.acts).filter_map(|act| match act {
+            Act::Serve((map, key)) => Some((*map, *key)),
+            _ => None,
+        });
+        let is_block =
+            |at: At| matches!(nodes[at as usize], Node::Field(f) if f == Field::Lba as u8);
+        let by_block = { serves }.find(|(_, key)| is_block(*key)).map(|(map, _)| map);
         let (blocks, cases, hits) = (blocks.into(), cases.into(), Hits::new(&set));
-        Compiled { blocks, nodes, cases, effects, index, hits, set }
+        Compiled { blocks, nodes, cases, effects, index, plain, by_block, hits, set }
     }
 
     /// The set.
     pub fn set(&self) -> &Set {
         &self.set
+    }
+
+    /// Fetches the entry that a read or write of a block will probably look at. Changes
+    /// nothing.
+    #[inline]
+    pub fn hint(&self, state: &State, lba: u64) {
+        if let Some(map) = self.by_block
+            && let Some(entry) = state.maps[usize::from(map)].get(lba as usize)
+        {
+            port::lazy::prefetch(std::ptr::from_ref(entry).cast());
+        }
     }
 
     /// How often its rules matched.
@@ -146,8 +171,30 @@ impl Compiled {
         let cases = self.cases.len() * size_of::<Case>() + tests * size_of::<NodeTest>();
         let of = |e: &Effect| size_of_val(&*e.steps) + size_of_val(&*e.acts) + size_of::<Effect>();
         let effects: usize = self.effects.iter().map(of).sum();
-        self.index.bytes() + self.hits.bytes() + (nodes + cases + effects) as u64
+        self.index.bytes()
+            + self.hits.bytes()
+            + 2 * self.plain.len() as u64
+            + (nodes + cases + effects) as u64
     }
+}
+
+/// [`Compiled::plain`] of a set, for applications below a number.
+fn plain(set: &Set, cases: &[Extent], applications: usize) -> Box<[u16]> {
+    let mut plain = vec![0; applications * Op::ALL.len()];
+    for application in &set.applications {
+        for op in Op::ALL {
+            let mut region = Field::ALL.map(Field::bounds);
+            region[Field::Application as usize] = Bounds::one(application.number.into());
+            region[Field::Op as usize] = Bounds::one(op as u64);
+            // Requests outside are refused before.
+            let lba = if op.has_address() { application.lba } else { Bounds::one(0) };
+            region[Field::Lba as usize] = lba;
+            if let Some(rule) = decides_alone(cases, &region) {
+                plain[usize::from(application.number) * Op::ALL.len() + op as usize] = rule + 1;
+            }
+        }
+    }
+    plain.into()
 }
 
 struct Builder<'s> {

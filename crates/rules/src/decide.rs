@@ -42,6 +42,9 @@ impl Compiled {
             return Decision::bare(Verdict::Refuse);
         }
         let at = Around { nodes: &self.nodes, fields: &fields, now: view.now };
+        if let Some(rule) = self.plain(request) {
+            return self.decided_by(rule, &at, state);
+        }
         let hits = self.matching(&at, state);
         let otherwise = if request.op == Op::Idle { Verdict::Pass } else { Verdict::Ask };
         let mut decision = Decision::bare(otherwise);
@@ -57,6 +60,25 @@ impl Compiled {
         if decision.rule.is_none() && request.op != Op::Idle {
             self.hits().missed();
         }
+        decision
+    }
+
+    /// The rule that decides whatever comes of an application for an operation, if one does.
+    #[inline(always)]
+    fn plain(&self, request: &Request) -> Option<u16> {
+        let at = usize::from(request.application) * Op::ALL.len() + request.op as usize;
+        self.plain[at].checked_sub(1)
+    }
+
+    /// What one rule decides, alone.
+    #[inline(always)]
+    fn decided_by(&self, rule: u16, at: &Around<'_>, state: &mut State) -> Decision {
+        self.hits().matched(rule);
+        let effect = &self.effects[usize::from(rule)];
+        effect.steps.iter().for_each(|step| at.step(step, state));
+        let mut decision = Decision::bare(Verdict::Pass);
+        effect.acts.iter().for_each(|act| at.act(act, state, &mut decision));
+        decision.rule = Some(rule);
         decision
     }
 
@@ -124,8 +146,19 @@ impl Compiled {
 }
 
 impl Around<'_> {
+    /// What a node is. Most are leaves, which take no call.
+    #[inline(always)]
     fn value(&self, at: At, state: &State) -> u64 {
         match self.nodes[at as usize] {
+            Node::Constant(value) => value,
+            Node::Field(field) => self.fields[usize::from(field)],
+            Node::Counter(n) => state.counters[usize::from(n)],
+            node => self.deep(node, state),
+        }
+    }
+
+    fn deep(&self, node: Node, state: &State) -> u64 {
+        match node {
             Node::Constant(value) => value,
             Node::Field(field) => self.fields[usize::from(field)],
             Node::Mask(a, mask) => self.value(a, state) & mask,

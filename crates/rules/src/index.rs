@@ -225,6 +225,14 @@ fn candidates(cases: &[Extent], all: &[u32], region: &[Bounds; FIELDS]) -> Vec<C
     met
 }
 
+/// The rule that decides all of a region, where the first case that meets it does.
+pub(crate) fn decides_alone(cases: &[Extent], region: &[Bounds; FIELDS]) -> Option<u16> {
+    let meets = |of: &&Extent| of.fields.iter().zip(region).all(|(a, b)| a.both(*b).is_some());
+    let first = cases.iter().find(meets)?;
+    let holds = first.fields.iter().zip(region).all(|(a, b)| a.hold(*b));
+    (holds && !first.tests && first.decides).then_some(first.rule)
+}
+
 /// Where a field would be cut, and how many cases all children would have.
 fn split(cases: &[Extent], met: &[Candidate], region: &[Bounds; FIELDS], field: usize) -> Plan {
     let whole = region[field];

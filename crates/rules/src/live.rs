@@ -108,6 +108,12 @@ impl Live {
         state.store(rules.set(), entry, address)
     }
 
+    /// Fetches what a decision about a block will probably look at. Changes nothing.
+    #[inline]
+    pub fn hint(&self, lba: u64) {
+        self.installed.rules.hint(&self.installed.state, lba);
+    }
+
     /// The set.
     pub fn rules(&self) -> &Compiled {
         &self.installed.rules
