@@ -5,13 +5,14 @@
 //! and bounds were fixed before the study was run as a whole. All of it is in virtual time.
 //!
 //! Files: [`minimal`] table 1 beside pblk; [`tenants`] one that reads beside one that writes;
-//! [`templates`] what each trades; [`learning`] requests that find no rule.
+//! [`limits`] the same by a limit; [`templates`] what each trades; [`learning`] requests that find no rule.
 
 use super::{Findings, Lab, Runs, Study};
 use drive::error::Error;
 use measure::Summary;
 
 mod learning;
+mod limits;
 mod minimal;
 mod templates;
 mod tenants;
@@ -33,6 +34,7 @@ const SILENT: &str = "the paper gives no number";
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
     let mut all = minimal::findings(lab)?;
     all.join(tenants::findings(lab)?);
+    all.join(limits::findings(lab)?);
     all.join(templates::findings(lab)?);
     all.join(learning::findings(lab)?);
     Ok(all)
