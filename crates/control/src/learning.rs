@@ -2,7 +2,8 @@
 //! chapter 7: a request without a rule goes to the controller, which installs one).
 //!
 //! Guarantees: what is installed is within what the application was granted. An application
-//! that was granted nothing, or has rules that leave its request open, is refused.
+//! that was granted nothing, or has rules that leave its request open, is refused, and so is
+//! all where somebody has installed another set meanwhile.
 
 use rules::syntax::{Application, Set};
 use rules::{Answer, Budget, Checked, Control, Miss, View};
@@ -52,7 +53,11 @@ impl Learning {
 }
 
 impl Control for Learning {
-    fn miss(&mut self, miss: &Miss, _set: &Set, _view: &View) -> Answer {
+    fn miss(&mut self, miss: &Miss, set: &Set, _view: &View) -> Answer {
+        // Where somebody has installed another set it is theirs to mend.
+        if self.set().is_none_or(|own| own.set() != set) {
+            return Answer::Refuse;
+        }
         let number = miss.request.application;
         let is_known = self.tenants.iter().any(|set| set.applications[0].number == number);
         let Some(granted) = self.grants.of(number).filter(|_| !is_known) else {
@@ -119,5 +124,10 @@ mod tests {
         let answer = plane.miss(&miss, set.set(), &View::default());
         assert!(matches!(answer, Answer::Refuse));
         assert_eq!(plane.learnt(), 0);
+        // Nor does anybody by a set that is not its own.
+        let other = Template::Latency.set(&room).unwrap();
+        let miss = Miss { request: Request { application: 0, ..request }, rule: None };
+        assert!(matches!(plane.miss(&miss, other.set(), &View::default()), Answer::Refuse));
+        assert!(matches!(plane.miss(&miss, set.set(), &View::default()), Answer::Install(_)));
     }
 }

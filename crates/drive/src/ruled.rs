@@ -112,8 +112,14 @@ mod tests {
     /// all is there.
     #[test]
     fn any_set_and_any_layers_go_together() {
-        for rest in ["", ",rules=latency:2", ",rules=throughput:3", ",rules=longevity", ",parity=4"]
-        {
+        for rest in [
+            "",
+            ",rules=latency:2",
+            ",rules=learn:latency:2",
+            ",rules=throughput:3",
+            ",rules=longevity",
+            ",parity=4",
+        ] {
             for more in ["", ",side=host", ",cache=protected", ",buffer_rate=1GB/s,read_cache=1m"] {
                 for rules in [&[][..], &["above:read,delay=1ms", "below:write,delay=1us"]] {
                     lives(&format!("{rest}{more}"), rules);
@@ -141,8 +147,10 @@ mod tests {
         assert!(drive.counters().gc > 0, "{rest}: it has collected");
         act(&mut drive, &mut now, BlockOp::Read, 0, 0);
         assert!(drive.injected().iter().all(|one| one.times > 0), "{rest}");
-        let names = drive.rules().expect("it has rules").rules().set().name.text.clone();
-        assert_eq!(names, config.rules.as_ref().unwrap().set().name.text);
+        let rules = drive.rules().expect("it has rules").rules();
+        assert_eq!(rules.set().name, config.rules.as_ref().unwrap().set().name);
+        // Of two applications each was missed once, where rules were learnt.
+        assert_eq!(rules.hits().undecided(), if rest.contains("learn") { 2 } else { 0 });
         let Ended { shards, .. } = drive.end(now).unwrap();
         let journal = empty_journal(&config).unwrap();
         let (mut drive, mut now, _) = recover(&config, 1, shards, 0, journal).unwrap();
@@ -185,6 +193,8 @@ mod tests {
             (",targets=2", "target=rules is for a drive of one target"),
             (",rules=speed", "it takes minimal, latency"),
             (",rules=latency:0", "it takes minimal, latency"),
+            (",rules=learn:", "it takes minimal, latency"),
+            (",rules=learn:minimal", "cannot be added to a drive that runs"),
             (",rules=latency:5", "more than the drive has units (4)"),
             (",rules=./there/is/none.rules", "cannot read the rule set ./there/is/none.rules"),
         ] {

@@ -129,7 +129,8 @@ impl MemorySpec {
         let name = self.to_string();
         let spec = self.clone();
         let is_ruled = self.target == TargetKind::Rules;
-        let rules = is_ruled.then(|| super::rules::resolve(&self.rules, size, &above));
+        let ruling = is_ruled.then(|| super::rules::resolve(&self.rules, size, &above));
+        let (rules, control) = ruling.transpose()?.unzip();
         Ok(DriveConfig {
             name,
             spec,
@@ -139,8 +140,8 @@ impl MemorySpec {
             reserve,
             geometry,
             above,
-            rules: rules.transpose()?,
-            control: None,
+            rules,
+            control: control.flatten(),
             faults: Rules::default(),
         })
     }

@@ -24,7 +24,7 @@ use super::capacity::above;
 use super::memory::{
     KEYS_RANGE, STREAMS_RANGE, placement_from_name, placement_name, victim_from_name, victim_name,
 };
-use super::rules::read_text;
+use super::rules::{is_name, learnt, read_text, resolve};
 use super::value::{flag, name_and_pairs};
 use super::{
     Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind,
@@ -198,6 +198,9 @@ struct Text {
     /// The set of `target=rules`; not there with any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<String>,
+    /// The template whose rules come with first requests; not there where rules are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    learn: Option<String>,
     /// Parallel units to a superblock with parity; not there without.
     #[serde(default, skip_serializing_if = "is_none")]
     parity: u32,
@@ -254,6 +257,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         return Err(one_shard_only(&config.name));
     }
     let cache = config.cache_mode();
+    let learn = Some(&config.spec.rules).filter(|name| learnt(name).is_some());
     let text = Text {
         version: TEXT_VERSION,
         software: env!("CARGO_PKG_VERSION").into(),
@@ -267,7 +271,11 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         seed,
         cache: cache_name(cache).into(),
         keys: if config.spec.target == TargetKind::Kv { config.keys() } else { 0 },
-        rules: config.rules.as_ref().map(|rules| rules.set().to_string()),
+        rules: match learn {
+            Some(_) => None,
+            None => config.rules.as_ref().map(|rules| rules.set().to_string()),
+        },
+        learn: learn.cloned(),
         parity: config.spec.parity,
         targets: config.spec.targets,
         placement: (config.spec.placement != Placement::default())
@@ -326,7 +334,8 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     if !keys_fit {
         return Err(wrong(&"its keys are none, or too many"));
     }
-    if (target == TargetKind::Rules) != text.rules.is_some() {
+    let rulings = usize::from(text.rules.is_some()) + usize::from(text.learn.is_some());
+    if rulings != usize::from(target == TargetKind::Rules) {
         return Err(wrong(&"its rules are none, or of another target"));
     }
     let read = |rules: &String| {
@@ -335,7 +344,11 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
             wrong(&all.iter().map(one).collect::<String>().trim_end())
         })
     };
-    let rules = text.rules.as_ref().map(read).transpose()?;
+    let ruling = text.rules.as_ref().map(|rules| Ok((read(rules)?, None)));
+    let learn = text.learn.as_deref().filter(|name| learnt(name).is_some() && is_name(name));
+    if learn.is_none() && text.learn.is_some() {
+        return Err(wrong(&"its template is unknown"));
+    }
     if !STREAMS_RANGE.contains(&text.streams) {
         return Err(wrong(&"its streams are too many"));
     }
@@ -353,11 +366,14 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         placement,
         units: text.units,
         keys: text.keys,
+        rules: text.learn.clone().unwrap_or_default(),
         cache: cache_of(header.cache),
         ..MemorySpec::new(&profile.name)
     };
     let (geometry, size) = (header.geometry, text.size);
     let above = above(&geometry, spec.parity).map_err(|e| wrong(&e))?;
+    let learn = learn.map(|name| resolve(name, size, &above).map_err(|e| wrong(&e)));
+    let (rules, control) = ruling.or(learn).transpose()?.unzip();
     let faults = Rules::default();
     if text.idle >= above.chunk_blocks() {
         return Err(wrong(&"its idle blocks are a chunk or more"));
@@ -373,7 +389,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         geometry,
         above,
         rules,
-        control: None,
+        control: control.flatten(),
         faults,
     };
     let targets = config.spec.targets;
@@ -415,6 +431,7 @@ mod tests {
             "mem:tlc,size=1G,target=kv",
             "mem:tlc,size=1G,target=rules",
             "mem:tlc,size=1G,target=rules,rules=latency:4",
+            "mem:tlc,size=1G,target=rules,rules=learn:latency:4",
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
             "mem:client-tlc,size=1G",
@@ -430,6 +447,7 @@ mod tests {
             );
             let set = |of: &DriveConfig| of.rules.as_ref().map(|rules| rules.set().clone());
             assert_eq!(set(&back), set(&config), "{name}");
+            assert_eq!(back.control.is_some(), config.control.is_some(), "{name}");
             assert_eq!(back.spec.streams, config.spec.streams);
             assert_eq!(back.spec.targets, config.spec.targets);
             assert_eq!(back.spec.placement, config.spec.placement);

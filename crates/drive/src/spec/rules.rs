@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use control::{Room, Template};
+use control::{Learning, Policy, Room, Template, TemplateError};
 use flash::Geometry;
 use port::BLOCK_BYTES;
+use ruled::ControlPlane;
 use rules::{Budget, Checked, Problem, check, parse};
 
 use super::{DriveError, text_of};
@@ -15,9 +16,19 @@ use super::{DriveError, text_of};
 /// What `rules=` takes.
 pub(super) const RULES: &str = "minimal, latency, throughput or longevity, each with applications \
                                 behind a colon if there are several, as in latency:4, or a file, \
-                                whose name has a `/` or ends in .rules; only with target=rules";
+                                whose name has a `/` or ends in .rules; or learn:latency and so on, \
+                                for rules that come with the first request; only with \
+                                target=rules";
 /// The rule set of a drive that names none.
 const DEFAULT: &str = "minimal";
+
+/// How the name of a template begins whose rules come with the first request of each application.
+const LEARN: &str = "learn:";
+/// How long such a drive waits for the control plane's answer, ns.
+const ANSWER: u64 = 100_000;
+
+/// The set of a drive, and who is asked what that leaves open.
+pub(super) type Ruling = (Arc<Checked>, Option<ControlPlane>);
 
 /// A template and its applications by its name.
 fn template(name: &str) -> Option<(Template, u16)> {
@@ -28,7 +39,12 @@ fn template(name: &str) -> Option<(Template, u16)> {
 
 /// Whether a value of `rules=` may lead to a set.
 pub(super) fn is_name(value: &str) -> bool {
-    is_file(value) || template(value).is_some()
+    is_file(value) || template(learnt(value).unwrap_or(value)).is_some()
+}
+
+/// The template that a name says is to be learnt.
+pub(super) fn learnt(name: &str) -> Option<&str> {
+    name.strip_prefix(LEARN).filter(|name| template(name).is_some())
 }
 
 fn is_file(value: &str) -> bool {
@@ -36,24 +52,33 @@ fn is_file(value: &str) -> bool {
 }
 
 /// The set of this name, or of none, for a drive.
-pub(super) fn resolve(
-    name: &str,
-    size: u64,
-    geometry: &Geometry,
-) -> Result<Arc<Checked>, DriveError> {
+pub(super) fn resolve(name: &str, size: u64, geometry: &Geometry) -> Result<Ruling, DriveError> {
     let name = if name.is_empty() { DEFAULT } else { name };
-    if let Some((template, applications)) = template(name) {
+    if let Some((template, applications)) = template(learnt(name).unwrap_or(name)) {
         let (blocks, units) = (size / BLOCK_BYTES, u64::from(geometry.total_pus()));
-        let set = template.set(&Room { applications, blocks, units });
-        let wrong = |source| DriveError::Template { name: name.into(), source };
-        return set.map(Arc::new).map_err(wrong);
+        let room = Room { applications, blocks, units };
+        let made = match learnt(name) {
+            Some(_) => learning(template, room),
+            None => template.set(&room).map(|set| (Arc::new(set), None)),
+        };
+        return made.map_err(|source| DriveError::Template { name: name.into(), source });
     }
     let read = |source| DriveError::ReadRules { path: name.into(), source };
-    read_text(&text_of(name).map_err(read)?, size).map_err(|all| {
+    let set = read_text(&text_of(name).map_err(read)?, size).map_err(|all| {
         let text = text_of(name).unwrap_or_default();
         let told: String = all.iter().map(|problem| problem.render(name, &text)).collect();
         DriveError::Rules { told: told.trim_end().into() }
-    })
+    })?;
+    Ok((set, None))
+}
+
+/// A drive that begins without rules, and who gives it some.
+fn learning(template: Template, room: Room) -> Result<Ruling, TemplateError> {
+    let learning = Learning::new(template, room, Policy::default())?;
+    let what = || "so many applications cannot be told apart".to_string();
+    let first = learning.set().ok_or_else(|| TemplateError::Refused { what: what() })?;
+    let control = ControlPlane::new(ANSWER, move || Box::new(learning.clone()));
+    Ok((Arc::new(first), Some(control)))
 }
 
 /// The set that a text has, for a drive of this size.
