@@ -37,6 +37,7 @@ use device::{OpenChannel, VectorCmd, VectorDone};
 use flash::Geometry;
 use ftl::{Halt, WriteCounters};
 use port::{BLOCK_BYTES, BlockDone, Buffer, Lazy, OutOfMemory, Ring, Scratch, Shape, Slots};
+use rules::parse::MOST_APPLICATIONS;
 use rules::syntax::Content;
 use rules::{Checked, Compiled, Entry, Live};
 use thiserror::Error;
@@ -210,8 +211,8 @@ struct Space {
     /// The number of the newest row, and of the newest block.
     row: u64,
     seq: u64,
-    /// The unit that was placed on last where no rule says which.
-    turn: usize,
+    /// By application of the set, the unit that was placed on last where no rule says which.
+    turns: Box<[usize]>,
 }
 
 impl Space {
@@ -349,7 +350,7 @@ impl<D: OpenChannel> Ruled<D> {
             free_percent: 0,
             row: 0,
             seq: 0,
-            turn: 0,
+            turns: vec![0; MOST_APPLICATIONS].into(),
         };
         space.count_free(0);
         let each = kept as usize + flash::TAG_BYTES;

@@ -298,10 +298,10 @@ impl<D: OpenChannel> Ruled<D> {
     /// begins now.
     pub(crate) fn makes_room(&mut self, unit: usize) -> bool {
         let is_sent = |&id| self.space.rows[id].is_sent;
-        let rows = &self.space.units[unit].rows;
-        let are_sent = rows.iter().any(is_sent);
+        let of = &self.space.units[unit];
+        let are_sent = of.rows.iter().any(is_sent);
         // Where only rows are missing nothing is collected for it.
-        let only_rows = are_sent && rows.len() + 1 >= ROWS;
+        let only_rows = are_sent && of.rows.len() + 1 >= ROWS;
         !self.broken && (only_rows || self.collect(unit) || are_sent)
     }
 
@@ -313,15 +313,18 @@ impl<D: OpenChannel> Ruled<D> {
     /// The next unit of an application, in turn.
     fn next_unit(&mut self, application: u16) -> usize {
         let all = &self.rules.rules().set().applications;
-        let units = all.iter().find(|a| a.number == application).and_then(|a| a.units);
+        let at = all.iter().position(|a| a.number == application).unwrap_or(0);
+        let units = all.get(at).and_then(|a| a.units);
         let (lo, count) = units.map_or((0, self.space.units.len()), |units| {
             (units.lo as usize, units.count() as usize)
         });
-        let turn = self.space.turn + 1;
+        // Each has a turn of its own: else those that share units fall into step.
+        let turn = self.space.turns[at] + 1;
         // The first that has room, if any has.
         let turns = (turn..turn + count).map(|turn| turn % count);
         let mut free = turns.filter(|turn| self.has_room(lo + turn));
-        self.space.turn = free.next().unwrap_or(turn % count);
-        lo + self.space.turn
+        let turn = free.next().unwrap_or(turn % count);
+        self.space.turns[at] = turn;
+        lo + turn
     }
 }

@@ -75,9 +75,9 @@ fn a_depth_is_kept() {
     let start = done[0].at.0 + 1_000_000_000;
     // Each is of another unit, so that alone all would end at once.
     let reads = |first| (0..4u64).map(move |n| request(first + n, BlockOp::Read, first + n, 1));
-    let done = times_from(&mut drive, start, reads(0).chain(reads(100)));
+    let done = times_from(&mut drive, start, reads(0).chain(reads(104)));
     let mut of = [[0; 4]; 2];
-    done.iter().for_each(|d| of[(d.id / 100) as usize][(d.id % 100) as usize] = d.at.0 - start);
+    done.iter().for_each(|d| of[(d.id / 100) as usize][(d.id % 4) as usize] = d.at.0 - start);
     let once = of[0][0];
     let turns = |all: [u64; 4]| all.map(|at| (at + once / 2) / once);
     assert_eq!((turns(of[0]), turns(of[1])), ([1, 2, 3, 4], [1, 1, 2, 2]));
