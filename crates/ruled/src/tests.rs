@@ -3,6 +3,7 @@
 
 mod control;
 mod limits;
+mod mended;
 mod sets;
 
 use device::Device;

@@ -118,14 +118,11 @@ impl<D: OpenChannel> Ruled<D> {
     #[inline]
     fn application_of(&mut self, lba: u64) -> u16 {
         let all = &self.rules.rules().set().applications;
-        match all.get(self.application) {
-            Some(application) if application.lba.has(lba) => application.number,
-            _ => {
-                let at = all.iter().position(|a| a.lba.has(lba)).unwrap_or(all.len() - 1);
-                self.application = at;
-                all[at].number
-            }
+        let has = |at: usize| all.get(at).is_some_and(|a| a.lba.has(lba));
+        if !has(self.application) || (0..self.application).any(has) {
+            self.application = (0..all.len()).find(|&at| has(at)).unwrap_or(all.len() - 1);
         }
+        all[self.application].number
     }
 
     /// Does the next block, once it is decided.

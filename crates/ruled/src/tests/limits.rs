@@ -42,7 +42,7 @@ fn delays_and_rates_hold_back() {
 }
 
 /// Runs requests that all come at a time.
-fn times_from(
+pub(super) fn times_from(
     drive: &mut Drive,
     start: u64,
     all: impl Iterator<Item = BlockReq>,
