@@ -54,9 +54,15 @@ impl Learning {
 
 impl Control for Learning {
     fn miss(&mut self, miss: &Miss, set: &Set, _view: &View) -> Answer {
-        // Where somebody has installed another set it is theirs to mend.
-        if self.set().is_none_or(|own| own.set() != set) {
-            return Answer::Refuse;
+        // The last that came may not have been taken: it comes again. Where somebody has
+        // installed another set it is theirs to mend.
+        let is_own = |plane: &Learning| plane.set().is_some_and(|own| own.set() == set);
+        if !is_own(self) {
+            let Some(last) = self.tenants.pop() else { return Answer::Refuse };
+            if !is_own(self) {
+                self.tenants.push(last);
+                return Answer::Refuse;
+            }
         }
         let number = miss.request.application;
         let is_known = self.tenants.iter().any(|set| set.applications[0].number == number);
@@ -65,7 +71,11 @@ impl Control for Learning {
         };
         let Ok(own) = self.template.set_for(granted, &self.room) else { return Answer::Refuse };
         self.tenants.push(own.set().clone());
-        self.set().map_or(Answer::Refuse, |set| Answer::Install(Box::new(set)))
+        if let Some(set) = self.set() {
+            return Answer::Install(Box::new(set));
+        }
+        self.tenants.pop();
+        Answer::Refuse
     }
 }
 
@@ -110,6 +120,22 @@ mod tests {
         }
         let refused = Learning::new(Template::Minimal, room, Policy::default());
         assert!(matches!(refused, Err(TemplateError::Refused { .. })));
+    }
+
+    /// Rules that were not taken come with the next request, which another's may be.
+    #[test]
+    fn what_was_not_taken_comes_again() {
+        let room = Room { applications: 2, blocks: 100, units: 2 };
+        let mut plane = Learning::new(Template::Latency, room, Policy::default()).unwrap();
+        let first = plane.set().unwrap();
+        for application in [0, 0, 1, 0] {
+            let lba = u64::from(application) * 50;
+            let request =
+                Request { op: Op::Read, application, channel: 0, lba, size: 4096, placement: 0 };
+            let answer = plane.miss(&Miss { request, rule: None }, first.set(), &View::default());
+            assert!(matches!(answer, Answer::Install(_)), "{application}: {answer:?}");
+            assert_eq!(plane.learnt(), 1);
+        }
     }
 
     /// Who was granted nothing learns nothing.

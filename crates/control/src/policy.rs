@@ -34,13 +34,16 @@ impl Default for Policy {
 
 /// By how much placements have moved on.
 const TURN: &str = "policy_turn";
+/// The longest time that can be written, ns.
+const MOST_TIME: u64 = i64::MAX as u64;
 /// It begins anew after so many.
 const TURNS: u64 = 1 << 20;
 
 /// The sets of several tenants as one, with the policy. `idle` are applications that have no
 /// rules yet: all that they ask is a miss.
 pub fn merge(name: &str, tenants: &[&Set], idle: &[Application], policy: &Policy) -> Set {
-    let mut all = policy.set(name);
+    let mut all = policy.set();
+    all.name.text = name.into();
     for tenant in tenants {
         let of = Tenant::new(tenant, policy);
         all.applications.extend(tenant.applications.iter().cloned());
@@ -68,9 +71,9 @@ pub fn merge(name: &str, tenants: &[&Set], idle: &[Application], policy: &Policy
 
 impl Policy {
     /// The rules that are asked before any tenant's.
-    fn set(&self, name: &str) -> Set {
+    fn set(&self) -> Set {
         let most = u32::MAX;
-        let mut text = format!("set {name}\n");
+        let mut text = String::from("set policy\n");
         if self.rotate > 0 {
             text += &format!("counter {TURN} 0..{TURNS}\ntimer policy_since\n");
         }
@@ -78,7 +81,7 @@ impl Policy {
             text += &format!(
                 "rule policy_collect priority {most} when op == write and free < {} \
                  then collect greedy\n",
-                self.collect
+                self.collect.min(101)
             );
         }
         if self.rotate > 0 {
@@ -86,7 +89,7 @@ impl Policy {
                 "rule policy_rotate priority {most}
                    when op == write and since(policy_since) > {}ns
                    do {TURN} = ({TURN} + 1) % {TURNS}; start policy_since\n",
-                self.rotate
+                self.rotate.min(MOST_TIME)
             );
         }
         parse(&text).expect("it is written here")
@@ -174,10 +177,18 @@ impl Tenant<'_> {
                 self.expr(value);
             }
             ActionKind::Limit(name) => self.name(name),
-            ActionKind::Collect(_, unit) => unit.iter_mut().for_each(|unit| self.expr(unit)),
+            // Where it writes it also collects.
+            ActionKind::Collect(_, unit) => unit.iter_mut().for_each(|unit| {
+                self.expr(unit);
+                self.rotates.into_iter().for_each(|units| rotate(unit, units));
+            }),
             ActionKind::Migrate(slot, unit) => {
+                let is_held = self.holds(slot);
                 self.slot(slot);
                 self.expr(unit);
+                if let Some(units) = self.rotates.filter(|_| is_held) {
+                    rotate(unit, units);
+                }
             }
             ActionKind::Fill(unit, slot) => {
                 unit.iter_mut().for_each(|unit| self.expr(unit));
@@ -271,6 +282,26 @@ mod tests {
 
     fn request(op: Op, application: u16, lba: u64) -> Request {
         Request { op, application, channel: 0, lba, size: 4096, placement: 0 }
+    }
+
+    /// Whatever it is called and told, a set comes of it.
+    #[test]
+    fn any_name_and_policy_make_a_set() {
+        let policy = Policy { collect: u64::MAX, rotate: u64::MAX };
+        assert_eq!(merge("not a word", &[], &[], &policy).rules.len(), 2);
+    }
+
+    /// What moves blocks, and what collects where they are, moves on as placements do.
+    #[test]
+    fn migrations_and_collections_move_on() {
+        let text = "set t application 1 lba 0..9 units 2..6 map m[9] of address in 2..6
+             rule move priority 2 when op == read then migrate m[lba] to 3, collect greedy unit 2
+             rule write priority 1 when op == write then place unit 2 into m[lba]";
+        let tenant = parse(text).unwrap();
+        let merged = merge("all", &[&tenant], &[], &Policy { collect: 0, rotate: 1 });
+        check(merged.clone(), &Budget::default()).unwrap();
+        let told = merged.to_string();
+        assert_eq!(told.matches(TURN).count(), 1 + 2 + 3, "{told}");
     }
 
     proptest! {

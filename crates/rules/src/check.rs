@@ -24,6 +24,7 @@ use crate::bounds::Bounds;
 use crate::error::{Problem, What};
 use crate::parse::{MOST_APPLICATIONS, MOST_RULES, MOST_TABLES};
 use crate::syntax::{Application, Expr, Kind, Place, Set};
+use crate::token::MOST_WORD;
 
 pub(crate) use self::cases::constant;
 pub use self::cases::{Case, MOST_CASES, Test};
@@ -194,6 +195,11 @@ fn bounded(set: &Set, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(What::Many(what, most), set.name.at));
         }
     }
+    let tables = set.counters.iter().map(|c| &c.name).chain(set.maps.iter().map(|m| &m.name));
+    let tables = tables.chain(&set.timers).chain(set.limits.iter().map(|l| &l.name));
+    let names = tables.chain(set.rules.iter().map(|rule| &rule.name)).chain([&set.name]);
+    let long = names.filter(|name| name.text.len() > MOST_WORD);
+    problems.extend(long.map(|name| Problem::new(What::Word(MOST_WORD), name.at)));
 }
 
 /// Checks what a set declares against what it may have.
