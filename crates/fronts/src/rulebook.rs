@@ -36,12 +36,14 @@ const HEAD: usize = 16;
 const LONGEST: usize = 4 << 20;
 /// Clients at once.
 const MOST: usize = 8;
-/// How long a client may take in all.
+/// How long a client may take to ask, and to hear the answer.
 const TIME: Duration = Duration::from_secs(2);
 /// Map entries that another set may have beyond those of the first.
 const ENTRIES: u64 = 1 << 20;
 /// Parts of expressions that a request may evaluate.
-const STEPS: u64 = 1 << 14;
+const STEPS: u64 = 1 << 20;
+/// Characters of what a client calls its set.
+const NAME: usize = 200;
 
 /// Where rules are asked for.
 pub(crate) struct RuleSocket {
@@ -130,12 +132,17 @@ impl Desk {
 
     /// Hears a client, which has broken off where this fails.
     fn hear(&self, client: UnixStream) {
+        if !is_owner(&client) {
+            return;
+        }
         let mut line = Line { client, until: Instant::now() + TIME };
         let answer = match line.take() {
             Ok(asked) => self.answer(&asked),
             Err(e) if e.kind() == io::ErrorKind::InvalidData => refused(&e.to_string()),
             Err(_) => return,
         };
+        // What was asked is done, however long that took: it is to be heard.
+        line.until = Instant::now() + TIME;
         let _ = line.give(&answer);
     }
 
@@ -145,7 +152,11 @@ impl Desk {
             Some("list") => self.list(),
             Some("counters") => self.counters(),
             Some("install") => match text("text") {
-                Some(set) => self.install(text("name").unwrap_or("the set"), set),
+                Some(set) => {
+                    let name: String =
+                        text("name").unwrap_or("the set").chars().take(NAME).collect();
+                    self.install(&name, set)
+                }
                 None => refused("install needs a text"),
             },
             _ => refused("nothing is asked that is known: list, counters, or install"),
@@ -153,11 +164,14 @@ impl Desk {
     }
 
     fn list(&self) -> Value {
-        let rules = self.installer.rules();
+        let (now, next) = self.installer.all();
+        let waits = next.is_some();
+        let (number, rules) = next.unwrap_or(now);
         let set = rules.set();
         json!({
             "set": set.name.text,
-            "number": self.installer.taken(),
+            "number": number,
+            "waits": waits,
             "applications": set.applications.len(),
             "rules": set.rules.len(),
             "text": set.to_string(),
@@ -165,11 +179,14 @@ impl Desk {
     }
 
     fn counters(&self) -> Value {
-        let rules = self.installer.rules();
+        let ((number, rules), next) = self.installer.all();
+        let next =
+            next.map(|(number, rules)| json!({ "set": rules.set().name.text, "number": number }));
         let one = |(n, rule): (usize, &rules::syntax::Rule)| json!({ "rule": rule.name.text, "matched": rules.hits().of(n) });
         json!({
             "set": rules.set().name.text,
-            "number": self.installer.taken(),
+            "number": number,
+            "next": next,
             "rules": rules.set().rules.iter().enumerate().map(one).collect::<Vec<_>>(),
             "undecided": rules.hits().undecided(),
         })
@@ -199,6 +216,14 @@ impl Desk {
             Err(e) => refused(&format!("{name}: {e}")),
         }
     }
+}
+
+/// Whether a client is whose the drive is: it may have come before the socket was closed to
+/// others.
+fn is_owner(client: &UnixStream) -> bool {
+    let uid = rustix::process::geteuid();
+    let who = rustix::net::sockopt::socket_peercred(client);
+    who.is_ok_and(|who| who.uid == uid || who.uid.is_root())
 }
 
 fn refused(why: &str) -> Value {

@@ -1,5 +1,7 @@
 //! Which sets suit a drive, and who installs others in it, from any thread.
 
+use std::sync::Arc;
+
 use rules::syntax::{ActionKind, Content, Map};
 use rules::{Checked, Compiled, Installer};
 
@@ -91,8 +93,14 @@ impl SetInstaller {
         self.installer.taken()
     }
 
+    /// See [`Installer::all`].
+    #[allow(clippy::type_complexity)]
+    pub fn all(&self) -> ((u64, Arc<Compiled>), Option<(u64, Arc<Compiled>)>) {
+        self.installer.all()
+    }
+
     /// The set that the drive has, and how often its rules matched so far.
-    pub fn rules(&self) -> std::sync::Arc<Compiled> {
+    pub fn rules(&self) -> Arc<Compiled> {
         self.installer.rules()
     }
 }

@@ -190,4 +190,14 @@ impl Installer {
     pub fn rules(&self) -> Arc<Compiled> {
         self.slot.lock().rules.clone()
     }
+
+    /// The number and the set that the drive has; and those of one that waits for the next
+    /// request.
+    pub fn all(&self) -> ((u64, Arc<Compiled>), Option<(u64, Arc<Compiled>)>) {
+        let kept = self.slot.lock();
+        let waits = self.slot.waits.load(Ordering::Acquire);
+        let next = kept.other.as_ref().filter(|_| waits);
+        let next = next.map(|other| (other.number, other.rules.clone()));
+        ((self.taken(), kept.rules.clone()), next)
+    }
 }

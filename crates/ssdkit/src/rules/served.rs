@@ -50,6 +50,10 @@ pub fn counters(socket: &Path, json: bool, out: &mut dyn Write) -> Result<(), Er
     let text = |value: &Value| harmless(value.as_str().unwrap_or_default()).to_string();
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     writeln!(out, "{}, set {} of this run", text(&answer["set"]), number(&answer["number"]))?;
+    if let Some(next) = answer["next"].as_object() {
+        let (set, number) = (text(&next["set"]), number(&next["number"]));
+        writeln!(out, "{set}, set {number}, comes with the next request")?;
+    }
     for one in answer["rules"].as_array().into_iter().flatten() {
         let matched = units::exactly(number(&one["matched"]), "time");
         writeln!(out, "{:<24}{matched}", text(&one["rule"]))?;
@@ -70,7 +74,10 @@ pub fn install(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let text = String::from_utf8_lossy(&source.bytes);
+    // What is no UTF-8 is told as `check` tells it: the drive is not asked.
+    let text = std::str::from_utf8(&source.bytes).map_err(|_| {
+        Error::Usage(format!("{}: this is not UTF-8: write it as UTF-8", source.name))
+    })?;
     let asked = json!({ "ask": "install", "name": source.name, "text": text });
     let answer = ask(socket, &asked, json, out)?;
     if !json {

@@ -138,6 +138,10 @@ fn rules_are_installed_while_it_is_served() {
     std::fs::write(at.join("mine.rules"), text.replace("set throughput", "set mine")).unwrap();
     let installed = json(&ssdkit(at, "rules install ./rules.sock mine.rules --json"));
     assert_eq!((&installed["set"], &installed["number"]), (&"mine".into(), &1.into()));
+    // It comes into use with the next request, and is told before that.
+    assert_eq!(json(&ssdkit(at, "rules list ./rules.sock --json"))["set"], "mine");
+    let waits = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    assert_eq!((&waits["set"], &waits["next"]["set"]), (&"throughput".into(), &"mine".into()));
     let first = "bench nbd:./drive.sock --rw write --ios 20 --destroy --json";
     let report: Value = serde_json::from_slice(&ssdkit(at, first).stdout).unwrap();
     assert_eq!(report["failed_requests"], 10, "{report}");
@@ -171,6 +175,19 @@ fn a_hostile_client_hurts_nobody() {
     let nested =
         [&b"SSDRULES\x01\0\0\0"[..], &(nested.len() as u32).to_le_bytes(), nested.as_bytes()]
             .concat();
+    // Thousands of problems, each with a name of millions of characters.
+    let rules = "rule r priority 0 when always then pass ".repeat(4000);
+    let wrong = serde_json::json!({
+        "ask": "install", "name": "n".repeat(3 << 20), "text": format!("set a {rules}")
+    });
+    let wrong = wrong.to_string();
+    let wrong =
+        [b"SSDRULES\x01\0\0\0", &(wrong.len() as u32).to_le_bytes()[..], wrong.as_bytes()].concat();
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.write_all(&wrong).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert!((1000..200_000).contains(&answer.len()), "{} bytes", answer.len());
     for said in
         [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &long, &nested, b"SSDRULES\x02\0\0\0\0\0\0\0"]
     {
