@@ -1,11 +1,14 @@
 //! Reads: of nowhere, of a buffer, and of flash, neighbours at once.
 
+use std::ops::Range;
+
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::Ppa;
 use port::{Status, Time};
+use rules::Entry;
 
 use crate::waits::Wait;
-use crate::work::{Block, Outcome, Work};
+use crate::work::{Block, Outcome};
 use crate::{Cookie, Ruled};
 
 /// Neighbours that are to be read at once. Their chunk is kept from the first of them on.
@@ -18,51 +21,69 @@ pub(crate) struct Run {
 
 impl<D: OpenChannel> Ruled<D> {
     /// Reads a block: of nowhere zeros, of a buffer its bytes, of flash with its neighbours.
-    pub(crate) fn read(&mut self, work: &mut Work, at: Option<Ppa>, block: &Block) -> Outcome {
-        if let (Some(ppa), Some(run)) = (at, &mut work.run)
+    pub(crate) fn read(
+        &mut self,
+        slot: u32,
+        run: &mut Option<Run>,
+        at: Option<Ppa>,
+        weighed: Option<&Block>,
+    ) -> Outcome {
+        if let (Some(ppa), Some(run)) = (at, &mut *run)
             && ppa.0 == run.first.0 + u64::from(run.count)
             && self.geometry.row_start(ppa) == self.geometry.row_start(run.first)
         {
             run.count += 1;
             return Outcome::Done;
         }
-        self.read_run(work);
+        self.read_run(slot, run);
         let kept = self.shape.kept as usize;
         let Some(ppa) = at else {
-            let mut zeros = self.requests[work.slot].buffer.take(kept);
+            let mut zeros = self.requests[slot].buffer.take(kept);
             zeros.bytes_mut().fill(0);
-            self.requests[work.slot].buffer.give(zeros);
+            self.requests[slot].buffer.give(zeros);
             return Outcome::Done;
         };
         let unit = self.unit_of(ppa);
         if self.space.units[unit].rows.is_empty() || self.buffered(unit, ppa).is_none() {
-            let is_weighed = block.share.is_some();
-            if is_weighed && !block.is_its_turn && self.waits_to_read(unit) {
+            let is_weighed = weighed.is_some();
+            if weighed.is_some_and(|block| !block.is_its_turn) && self.waits_to_read(unit) {
                 return Outcome::Waits(Wait::Unit { unit, is_read: true });
             }
             self.blocks.readers[self.geometry.chunk_index(ppa)] += 1;
-            work.run = Some(Run { first: ppa, count: 1, is_weighed });
+            *run = Some(Run { first: ppa, count: 1, is_weighed });
             return Outcome::Done;
         }
-        let mut piece = self.requests[work.slot].buffer.take(kept);
+        let mut piece = self.requests[slot].buffer.take(kept);
         let bytes = self.buffered(unit, ppa).expect("it was looked at");
         piece.bytes_mut().copy_from_slice(bytes);
-        self.requests[work.slot].buffer.give(piece);
+        self.requests[slot].buffer.give(piece);
         Outcome::Done
     }
 
+    /// Reads blocks that one map serves, without a decision.
+    pub(crate) fn read_all(&mut self, now: Time, slot: u32, map: u16, blocks: Range<u64>) {
+        let mut run = None;
+        for key in blocks {
+            let at = self.rules.state().address(Entry { map, key });
+            self.read(slot, &mut run, at.map(|at| Ppa(at.place())), None);
+        }
+        self.read_run(slot, &mut run);
+        self.idle.since = now;
+        self.part_done(now, slot, Status::SUCCESS);
+    }
+
     /// Reads the neighbours that were found so far.
-    pub(crate) fn read_run(&mut self, work: &mut Work) {
-        let Some(Run { first, count, is_weighed }) = work.run.take() else { return };
+    pub(crate) fn read_run(&mut self, slot: u32, run: &mut Option<Run>) {
+        let Some(Run { first, count, is_weighed }) = run.take() else { return };
         let chunk = self.geometry.chunk_index(first);
         if is_weighed {
             let unit = self.unit_of(first);
             self.waits.queues[unit].reads += 1;
         }
-        let request = &mut self.requests[work.slot];
+        let request = &mut self.requests[slot];
         request.parts += 1;
         let buffer = request.buffer.take(count as usize * self.shape.kept as usize);
-        let cookie = Cookie::Read(work.slot, chunk, is_weighed.into());
+        let cookie = Cookie::Read(slot, chunk, is_weighed.into());
         self.command(cookie, VectorOp::Read, Content::Data, (first, count), buffer);
     }
 

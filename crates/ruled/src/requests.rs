@@ -66,6 +66,13 @@ impl<D: OpenChannel> Ruled<D> {
         let (first, blocks) = (offset / BLOCK_BYTES, len / BLOCK_BYTES);
         // A flush is decided once.
         let end = first + if op == BlockOp::Flush { 1 } else { blocks };
+        if op == BlockOp::Read {
+            self.look();
+            let application = self.application_of(first);
+            if let Some(map) = self.rules.rules().serves(application, first, end) {
+                return self.read_all(now, slot, map, first..end);
+            }
+        }
         let asked = Asked {
             op: op.into(),
             application: 0,

@@ -83,7 +83,7 @@ impl<D: OpenChannel> Ruled<D> {
         while work.asked.lba < work.end {
             match self.block(now, work) {
                 Outcome::Waits(wait) => {
-                    self.read_run(work);
+                    self.read_run(work.slot, &mut work.run);
                     return Some(wait);
                 }
                 Outcome::Failed(status) => {
@@ -95,7 +95,7 @@ impl<D: OpenChannel> Ruled<D> {
             work.block = None;
             work.asked.lba += 1;
         }
-        self.read_run(work);
+        self.read_run(work.slot, &mut work.run);
         self.idle.since = now;
         let request = &mut self.requests[work.slot];
         if work.is_durable && request.status.is_ok() {
@@ -116,7 +116,7 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// The number of the application that has a block; of the last one where none has.
     #[inline]
-    fn application_of(&mut self, lba: u64) -> u16 {
+    pub(crate) fn application_of(&mut self, lba: u64) -> u16 {
         let all = &self.rules.rules().set().applications;
         let has = |at: usize| all.get(at).is_some_and(|a| a.lba.has(lba));
         if !has(self.application) || (0..self.application).any(has) {
@@ -227,13 +227,14 @@ impl<D: OpenChannel> Ruled<D> {
             Todo::Write { unit, owner } => self.write(work, unit, owner, block.is_its_turn),
             Todo::Read { owner } => {
                 let at = self.leads(owner);
-                self.read(work, at, block)
+                let weighed = block.share.is_some().then_some(block);
+                self.read(work.slot, &mut work.run, at, weighed)
             }
-            Todo::Zeros => self.read(work, None, block),
+            Todo::Zeros => self.read(work.slot, &mut work.run, None, None),
             Todo::Nothing => Outcome::Done,
             Todo::Fail(status) => {
                 if work.asked.op == Op::Read {
-                    self.read(work, None, block);
+                    self.read(work.slot, &mut work.run, None, None);
                 }
                 Outcome::Failed(status)
             }

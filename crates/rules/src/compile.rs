@@ -94,6 +94,9 @@ pub struct Compiled {
     /// By an application's number and the operation, one more than the rule that decides all
     /// of that alone, or 0.
     pub(crate) plain: Box<[u16]>,
+    /// By an application's number, of one whose reads one rule serves by the entries of their
+    /// blocks and does nothing else, that rule and the map.
+    pub(crate) serves: Box<[Option<(u16, u16)>]>,
     /// A map whose entries are those of the logical blocks that are read, if there is one.
     by_block: Option<u16>,
     hits: Hits,
@@ -127,15 +130,31 @@ impl Compiled {
             blocks[usize::from(a.number)] = (a.lba.lo, a.lba.hi + 1);
         }
         let plain = plain(&set, &extents, blocks.len());
-        let serves = effects.iter().flat_map(|effect| &effect.acts).filter_map(|act| match act {
+        let acts = effects.iter().flat_map(|effect| &effect.acts).filter_map(|act| match act {
             Act::Serve((map, key)) => Some((*map, *key)),
             _ => None,
         });
         let is_block =
             |at: At| matches!(nodes[at as usize], Node::Field(f) if f == Field::Lba as u8);
-        let by_block = { serves }.find(|(_, key)| is_block(*key)).map(|(map, _)| map);
+        let by_block = { acts }.find(|(_, key)| is_block(*key)).map(|(map, _)| map);
+        let of_block = |rule: u16| match (
+            &*effects[usize::from(rule)].steps,
+            &*effects[usize::from(rule)].acts,
+        ) {
+            ([], [Act::Serve((map, key))]) if is_block(*key) => Some((rule, *map)),
+            _ => None,
+        };
+        // Where two have the same block it is the first one's: the next may be another's.
+        let all = &set.applications;
+        let are_apart = all
+            .iter()
+            .enumerate()
+            .all(|(n, a)| all[..n].iter().all(|b| a.lba.both(b.lba).is_none()));
+        let of_block = |rule| of_block(rule).filter(|_| are_apart);
+        let reads = plain.chunks_exact(Op::ALL.len()).map(|by_op| by_op[Op::Read as usize]);
+        let serves = reads.map(|rule| rule.checked_sub(1).and_then(of_block)).collect();
         let (blocks, cases, hits) = (blocks.into(), cases.into(), Hits::new(&set));
-        Compiled { blocks, nodes, cases, effects, index, plain, by_block, hits, set }
+        Compiled { blocks, nodes, cases, effects, index, plain, serves, by_block, hits, set }
     }
 
     /// The set.
@@ -152,6 +171,19 @@ impl Compiled {
         {
             port::lazy::prefetch(std::ptr::from_ref(entry).cast());
         }
+    }
+
+    /// The map by which all of these blocks of an application are read, if that needs no
+    /// decision: its rule does nothing else. It is counted as if each block was decided.
+    #[inline]
+    pub fn serves(&self, application: u16, first: u64, end: u64) -> Option<u16> {
+        let (rule, map) = (*self.serves.get(usize::from(application))?)?;
+        let has = self.blocks[usize::from(application)];
+        if first < has.0 || end > has.1 {
+            return None;
+        }
+        self.hits.matched_times(rule, end - first);
+        Some(map)
     }
 
     /// How often its rules matched.

@@ -39,6 +39,12 @@ impl Hits {
         count(&self.rules[usize::from(rule)]);
     }
 
+    #[inline]
+    pub(crate) fn matched_times(&self, rule: u16, times: u64) {
+        let at = &self.rules[usize::from(rule)];
+        at.store(at.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+    }
+
     #[cold]
     pub(crate) fn missed(&self) {
         count(&self.undecided);

@@ -262,3 +262,34 @@ fn a_full_unit_takes_trims() {
         assert!(status.is_ok() || status == Status::CAPACITY_EXCEEDED, "{status}");
     }
 }
+
+/// Reads that one map serves take a short way, which gives and counts the same.
+#[test]
+fn plain_reads_are_counted() {
+    let (device, small) = small("null");
+    let with = |condition: &str| {
+        format!(
+            "application 0 lba 0..90 units 0..8 application 1 lba 90..99 units 0..8
+             map m[99] of address in 0..8
+             rule write priority 1 when op == write then place into m[lba]
+             rule read priority 1 when op == read {condition} then serve m[lba]
+             rule flush priority 1 when op == flush then pass"
+        )
+    };
+    let mut drive = Ruled::new(device, &config(small.bytes, &with(""))).unwrap();
+    let all = (0..9).map(|n| request(n, BlockOp::Write, 8 * n, 8)).collect();
+    assert!(run(&mut drive, all).iter().all(|done| done.status.is_ok()));
+    assert!(run(&mut drive, vec![request(0, BlockOp::Flush, 0, 0)])[0].status.is_ok());
+    let read =
+        |drive: &mut Ruled<_>, lba| run(drive, vec![request(0, BlockOp::Read, lba, 8)])[0].status;
+    assert!((0..12).all(|n| read(&mut drive, 7 * n).is_ok()));
+    // Of two applications, and of one and nobody.
+    assert!(read(&mut drive, 87).is_ok() && !read(&mut drive, 95).is_ok());
+    let hits = |drive: &Ruled<_>| drive.rules().rules().hits().of(1);
+    assert_eq!(hits(&drive), 12 * 8 + 8 + 4);
+    // The same when each block is decided.
+    drive.install(&checked(&format!("set b {}", with("and free < 101")))).unwrap();
+    assert!((0..12).all(|n| read(&mut drive, 7 * n).is_ok()));
+    assert!(read(&mut drive, 87).is_ok() && !read(&mut drive, 95).is_ok());
+    assert_eq!(hits(&drive), 2 * (12 * 8 + 8 + 4));
+}
