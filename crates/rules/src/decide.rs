@@ -89,6 +89,9 @@ impl Compiled {
         if !self.admits(request, &mut fields) {
             return None;
         }
+        if let Some(rule) = self.plain(request) {
+            return Some(rule);
+        }
         let at = Around { nodes: &self.nodes, fields: &fields, now: view.now };
         let last = *self.matching(&at, state).all().last()?;
         self.effects[usize::from(last)].decides.then_some(last)
