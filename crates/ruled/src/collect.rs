@@ -97,6 +97,12 @@ impl<D: OpenChannel> Ruled<D> {
         }
     }
 
+    /// Whether what was read has nowhere to go: a cut took the chunk for it, and none is free.
+    pub(crate) fn is_stuck(&self, unit: usize) -> bool {
+        let of = &self.space.collections[unit];
+        of.read.is_some() && !of.is_busy
+    }
+
     /// Whether a chunk is collected, and all that is valid in it has moved.
     pub(crate) fn is_emptied(&self, unit: usize, chunk: usize) -> bool {
         let of = &self.space.collections[unit];

@@ -300,7 +300,7 @@ impl<D: OpenChannel> Ruled<D> {
         let are_sent = of.rows.iter().any(is_sent);
         // Where only rows are missing nothing is collected for it.
         let only_rows = are_sent && of.rows.len() + 1 >= ROWS;
-        !self.broken && (only_rows || self.collect(unit) || are_sent)
+        !self.broken && (only_rows || (self.collect(unit) && !self.is_stuck(unit)) || are_sent)
     }
 
     /// Why a block has no room.
