@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rules::syntax::{ActionKind, Content, Map};
-use rules::{Checked, Compiled, Installer};
+use rules::{Checked, Compiled, Installer, Numbered};
 
 use crate::RuledError;
 
@@ -94,8 +94,7 @@ impl SetInstaller {
     }
 
     /// See [`Installer::all`].
-    #[allow(clippy::type_complexity)]
-    pub fn all(&self) -> ((u64, Arc<Compiled>), Option<(u64, Arc<Compiled>)>) {
+    pub fn all(&self) -> (Numbered, Option<Numbered>) {
         self.installer.all()
     }
 

@@ -27,7 +27,7 @@ pub use decision::{Address, Decision, Entry, Verdict};
 pub use error::{Problem, What};
 pub use hits::Hits;
 pub use interpret::Interpreter;
-pub use live::{Installer, Live};
+pub use live::{Installer, Live, Numbered};
 pub use parse::{parse, parse_bytes};
 pub use request::{Op, Request, View};
 pub use state::{State, StoreError};

@@ -57,6 +57,9 @@ pub struct Live {
     slot: Arc<Slot>,
 }
 
+/// A set, and how many were installed up to it.
+pub type Numbered = (u64, Arc<Compiled>);
+
 /// Who installs sets in a drive, from any thread. Of two the later install wins.
 #[derive(Clone)]
 pub struct Installer {
@@ -193,7 +196,7 @@ impl Installer {
 
     /// The number and the set that the drive has; and those of one that waits for the next
     /// request.
-    pub fn all(&self) -> ((u64, Arc<Compiled>), Option<(u64, Arc<Compiled>)>) {
+    pub fn all(&self) -> (Numbered, Option<Numbered>) {
         let kept = self.slot.lock();
         let waits = self.slot.waits.load(Ordering::Acquire);
         let next = kept.other.as_ref().filter(|_| waits);
