@@ -1,7 +1,9 @@
 //! Permissions: what each application was granted. A set that asks for more is refused.
 //!
-//! Guarantees: a set that is accepted uses nothing that its applications were not granted,
-//! whatever is asked of the drive ([`mod@rules::check`]). Fails with each application's line
+//! Guarantees: a set that is accepted uses no unit, stream, channel or remote drive that its
+//! applications were not granted, and decides about their blocks only, whatever is asked of
+//! the drive ([`mod@rules::check`]). Its maps are the set's: what keeps tenants from each
+//! other's is that each has a set of its own, which [`crate::merge`] makes one. Fails with each application's line
 //! that asks for more.
 
 use rules::syntax::{Application, Set};
