@@ -2,7 +2,8 @@
 //!
 //! [`runner`] is the drive during start-up: commands that are waited for.
 //! [`Least`] finds the chunk with the fewest valid blocks, [`victim`] are the ways
-//! to choose what is collected. [`cookies`] names what a completion belongs to.
+//! to choose what is collected. [`cookies`] names what a completion belongs to,
+//! [`mutations`] what can be broken on purpose.
 //! [`bytes`] are the words and checksums of what is kept on flash.
 //! [`Target`] is what a block target is to those above it, [`Start`] how one is made.
 
@@ -10,6 +11,7 @@ pub mod bytes;
 pub mod cookie;
 mod counters;
 mod least;
+mod mutation;
 pub mod runner;
 pub mod target;
 pub mod victim;

@@ -23,6 +23,7 @@ mod claim;
 mod direct;
 mod error;
 mod manager;
+pub mod mutation;
 mod partition;
 mod place;
 mod shared;

@@ -8,6 +8,7 @@ use ftl::Over;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Pieces, Ring, Status};
 
 use super::{DONE, Life, Shared, UNCUT, Whole};
+use crate::mutation::{self, Mutation};
 use crate::partition::Partition;
 
 impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
@@ -84,6 +85,11 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             return self.refuse(cmds, status);
         };
         let Some(mut req) = cmds.pop() else { return false };
+        if is_flush && mutation::is(Mutation::FlushFirst) {
+            left = 1;
+        } else if req.op == BlockOp::Write && mutation::is(Mutation::DropPiece) {
+            left -= 1;
+        }
         let (status, at) = (Status::SUCCESS, self.now);
         let buffer = Pieces::new(std::mem::take(&mut req.buffer));
         let whole = Whole { id: req.id, op: req.op, status, at, left, buffer };

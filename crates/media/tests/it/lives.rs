@@ -202,3 +202,19 @@ fn what_is_broken_below_is_found() {
         shows::<Several>(broken, 0..200, 8, suit).unwrap();
     }
 }
+
+/// Each promise that they keep together only is found when it is broken.
+#[test]
+fn what_is_broken_is_found() {
+    use media::mutation::{Mutation, set};
+    for mutation in Mutation::ALL {
+        let breaks = |seed: &u64| {
+            set(Some(mutation));
+            let broken = lives::<Several>(*seed..*seed + 1, 8, suit).is_err();
+            set(None);
+            broken
+        };
+        let seed = (0..400).find(breaks).unwrap_or_else(|| panic!("{mutation:?} is not found"));
+        lives::<Several>(seed..seed + 1, 8, suit).unwrap();
+    }
+}

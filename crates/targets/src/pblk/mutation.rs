@@ -1,93 +1,39 @@
-//! Ways to break the target's promises on purpose, to see that the simulator
-//! finds them. Only with the feature `mutations`, which nothing but tests has;
-//! without it every question is answered no, at compile time.
+//! Ways to break the target's promises on purpose, to see that the simulator finds them.
 
-/// A way to break a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// A checkpoint leaves out every third changed page of the map.
-    SkipPage,
-    /// A checkpoint takes open chunks for full.
-    SkipOpenChunks,
-    /// A trim changes memory only.
-    TrimInMemory,
-    /// A flush does not wait for the records of trims.
-    FlushWithoutLog,
-    /// A flush does not wait for the last row.
-    FlushEarly,
-    /// A chunk is erased before the records that gave its blocks up are
-    /// durable.
-    EraseBeforeRecord,
-    /// A checkpoint does not wait for the rows that are on their way.
-    NoSettling,
-    /// The root is written before what it leads to.
-    RootFirst,
-    /// Of two copies recovery takes the older.
-    OldestWins,
-    /// Recovery forgets what was given up.
-    ForgetRecords,
-    /// Copies that no longer count are sent all the same.
-    SendStale,
-    /// A chunk is erased while a user reads it.
-    EraseUnderReads,
-    /// A block that another stream gathers is not written over there: it has two
-    /// copies whose numbers say nothing of their order.
-    GatherTwice,
-    /// A row that cannot be read yet is not kept in memory.
-    ReleaseEarly,
-    /// A start does not pad what cannot be read yet.
-    LeaveWindow,
-}
-
-impl Mutation {
-    /// All of them.
-    pub const ALL: [Mutation; 15] = [
-        Mutation::SkipPage,
-        Mutation::SkipOpenChunks,
-        Mutation::TrimInMemory,
-        Mutation::FlushWithoutLog,
-        Mutation::FlushEarly,
-        Mutation::EraseBeforeRecord,
-        Mutation::NoSettling,
-        Mutation::RootFirst,
-        Mutation::OldestWins,
-        Mutation::ForgetRecords,
-        Mutation::SendStale,
-        Mutation::EraseUnderReads,
-        Mutation::GatherTwice,
-        Mutation::ReleaseEarly,
-        Mutation::LeaveWindow,
-    ];
-}
-
-#[cfg(feature = "mutations")]
-mod current {
-    use std::cell::Cell;
-
-    use super::Mutation;
-
-    thread_local! {
-        static CURRENT: Cell<Option<Mutation>> = const { Cell::new(None) };
-    }
-
-    /// From now on this thread's targets break this promise, or none.
-    pub fn set(mutation: Option<Mutation>) {
-        CURRENT.set(mutation);
-    }
-
-    pub(crate) fn is(mutation: Mutation) -> bool {
-        CURRENT.get() == Some(mutation)
+ftl::mutations! {
+    /// A way to break a promise.
+    pub enum Mutation {
+        /// A checkpoint leaves out every third changed page of the map.
+        SkipPage,
+        /// A checkpoint takes open chunks for full.
+        SkipOpenChunks,
+        /// A trim changes memory only.
+        TrimInMemory,
+        /// A flush does not wait for the records of trims.
+        FlushWithoutLog,
+        /// A flush does not wait for the last row.
+        FlushEarly,
+        /// A chunk is erased before the records that gave its blocks up are
+        /// durable.
+        EraseBeforeRecord,
+        /// A checkpoint does not wait for the rows that are on their way.
+        NoSettling,
+        /// The root is written before what it leads to.
+        RootFirst,
+        /// Of two copies recovery takes the older.
+        OldestWins,
+        /// Recovery forgets what was given up.
+        ForgetRecords,
+        /// Copies that no longer count are sent all the same.
+        SendStale,
+        /// A chunk is erased while a user reads it.
+        EraseUnderReads,
+        /// A block that another stream gathers is not written over there: it has two
+        /// copies whose numbers say nothing of their order.
+        GatherTwice,
+        /// A row that cannot be read yet is not kept in memory.
+        ReleaseEarly,
+        /// A start does not pad what cannot be read yet.
+        LeaveWindow,
     }
 }
-
-#[cfg(not(feature = "mutations"))]
-mod current {
-    #[inline(always)]
-    pub(crate) fn is(_: super::Mutation) -> bool {
-        false
-    }
-}
-
-pub(crate) use current::is;
-#[cfg(feature = "mutations")]
-pub use current::set;

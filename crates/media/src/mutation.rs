@@ -1,0 +1,11 @@
+//! Ways to break what several targets promise together, to see that tests find them.
+
+ftl::mutations! {
+    /// A way to break a promise.
+    pub enum Mutation {
+        /// A flush of all goes to the first target only.
+        FlushFirst,
+        /// Of a write that lies in two targets the last piece is not done.
+        DropPiece,
+    }
+}
