@@ -1,10 +1,14 @@
 //! A coarse map: a drive whose translation layer maps units of several blocks, as the
 //! firmware of a small controller does.
 //!
-//! A write that does not cover its units whole goes down unit by unit, and a unit of which
-//! it covers a part is read first, and changed (Bjørling's thesis, chapter 6, section 6.1.3:
-//! "read-modify-write for writes less than 16KB"). All else goes down as it is: writes of
-//! whole units, reads, and trims, also of parts.
+//! A write that does not cover its units whole goes down as its head, its whole units
+//! together, and its tail. A unit of which it covers a part is read first, and changed
+//! (Bjørling's thesis, chapter 6, section 6.1.3: "read-modify-write for writes less than
+//! 16KB"). All else goes down as it is: writes of whole units, reads, and trims, also of parts.
+//!
+//! Where a unit cannot be read, a write of a part of it ends with [`Status::WRITE_FAULT`],
+//! and what lies in the unit stays: a write of the whole unit, or a trim of what cannot be
+//! read, heals it. Parts before that one are written.
 //!
 //! Guarantees: no write that has ended is lost to one of another part of its unit. Of
 //! requests that change something, one that overlaps with a write in parts waits for it,
@@ -12,7 +16,8 @@
 //! [`Coarse::new`], which fails where there is no memory for it.
 
 use port::{
-    BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Port, Ring, Shape, Slots, Time,
+    BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Port, Ring, Shape, Slots,
+    Status, Time,
 };
 
 /// Writes in parts that are under way at once.
@@ -28,6 +33,8 @@ enum Step {
     Reads,
     /// The unit is written.
     Writes,
+    /// Whole units are written, from its own buffer.
+    Whole,
 }
 
 /// A request that is inside.
@@ -38,7 +45,8 @@ struct Inside {
     step: Step,
     /// How many bytes of a write in parts are written.
     done: u64,
-    /// What its unit is too short for, of the buffer of one.
+    /// What its unit is too short for, of the buffer of one; of a write of whole units what
+    /// is behind them in its own buffer.
     rest: Buffer,
 }
 
@@ -157,27 +165,43 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Coarse<P> {
         self.out.put(|| BlockReq { id: slot.into(), ..keep(buffer) });
     }
 
-    /// The unit that a write in parts is at, and what of it is the write's.
+    /// The unit that a write in parts is at, and what of it is the write's; all of its whole
+    /// units count as one.
     fn at(&self, slot: u32) -> ((u64, u64), (u64, u64)) {
         let one = &self.inside[slot];
         let req = one.req.as_ref().expect("it is inside");
-        let at = req.offset + one.done;
+        let (at, behind) = (req.offset + one.done, req.offset + req.len);
         let (from, end) = self.unit_of(at);
-        ((from, end), (at, end.min(req.offset + req.len)))
+        let is_last = behind == self.shape.bytes;
+        let whole = if is_last { behind } else { behind - behind % self.unit };
+        match at == from && whole > at {
+            true => ((at, whole), (at, whole)),
+            false => ((from, end), (at, end.min(behind))),
+        }
     }
 
-    /// A write in parts goes on with its next unit, which is read where it keeps something.
+    /// A write in parts goes on with its next unit, which is read, or its whole ones.
     fn next_unit(&mut self, slot: u32) {
         let (unit, part) = self.at(slot);
+        if unit == part {
+            return self.write_whole(slot, unit.1 - unit.0);
+        }
         let mut buffer = self.units.pop().expect("there are as many as writes in parts");
         let data = buffer.split_to(self.shape.stored(unit.1 - unit.0));
-        self.inside[slot].rest = buffer;
-        if unit == part {
-            self.write_unit(slot, data);
-        } else {
-            self.inside[slot].step = Step::Reads;
-            self.send(slot, BlockOp::Read, data);
-        }
+        let one = &mut self.inside[slot];
+        (one.rest, one.step) = (buffer, Step::Reads);
+        self.send(slot, BlockOp::Read, data);
+    }
+
+    /// Writes whole units of `len` bytes from the write's own buffer.
+    fn write_whole(&mut self, slot: u32, len: u64) {
+        let one = &mut self.inside[slot];
+        let req = one.req.as_mut().expect("it is inside");
+        let mut data = std::mem::take(&mut req.buffer);
+        req.buffer = data.split_to(self.shape.stored(one.done));
+        let whole = data.split_to(self.shape.stored(len));
+        (one.rest, one.step) = (data, Step::Whole);
+        self.send(slot, BlockOp::Write, whole);
     }
 
     /// Puts the write's bytes into the unit, and writes it.
@@ -204,24 +228,31 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Coarse<P> {
     /// What came back from below.
     fn complete(&mut self, done: BlockDone) {
         let slot = done.id as u32;
-        let is_ok = done.status.is_ok();
-        match self.inside[slot].step {
+        let status = match self.inside[slot].step {
             Step::Passed => return self.end(slot, done),
-            Step::Reads if is_ok => return self.write_unit(slot, done.buffer),
-            Step::Reads | Step::Writes => {}
-        }
+            // Read, if only just.
+            Step::Reads if done.status.is_ok() || done.status == Status::HIGH_ECC => {
+                return self.write_unit(slot, done.buffer);
+            }
+            // The medium's trouble with a read is not one of who writes.
+            Step::Reads if done.status.is_of_media() => Status::WRITE_FAULT,
+            Step::Reads | Step::Writes | Step::Whole => done.status,
+        };
         let part = self.at(slot).1;
         let one = &mut self.inside[slot];
         one.done += part.1 - part.0;
-        let mut unit = done.buffer;
-        unit.join(std::mem::take(&mut one.rest)).expect("it is the end of the same buffer");
-        self.units.push(unit);
         let req = one.req.as_mut().expect("it is inside");
-        if is_ok && one.done < req.len {
+        let (mut back, rest) = (done.buffer, std::mem::take(&mut one.rest));
+        back.join(rest).expect("it is the end of the same buffer");
+        match one.step {
+            Step::Whole => req.buffer.join(back).expect("it was cut from its end"),
+            _ => self.units.push(back),
+        }
+        if status.is_ok() && one.done < req.len {
             return self.next_unit(slot);
         }
         let buffer = std::mem::take(&mut req.buffer);
-        self.end(slot, BlockDone { buffer, ..done });
+        self.end(slot, BlockDone { buffer, status, at: done.at, id: done.id, op: done.op });
     }
 
     fn end(&mut self, slot: u32, done: BlockDone) {

@@ -67,6 +67,12 @@ impl Status {
         self.0 == 0
     }
 
+    /// Whether it is of type 2, media and data integrity errors.
+    #[inline]
+    pub fn is_of_media(self) -> bool {
+        self.0 >> 8 & 7 == 2
+    }
+
     /// The first of two that is not success. What was read at the limit of what
     /// can be corrected hides no failure.
     #[inline]

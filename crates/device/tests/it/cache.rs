@@ -21,12 +21,14 @@ pub struct Slow {
     /// Reads that it was asked for, in blocks.
     read: u64,
     pub fails: bool,
+    /// Reads of this block end so, until it is written.
+    pub bad_read: Option<(u64, Status)>,
 }
 
 impl Slow {
     pub fn new(spread: u64) -> Slow {
         let (blocks, random) = (vec![0; BLOCKS as usize], Random::new(spread, 0));
-        Slow { blocks, inside: Vec::new(), random, spread, read: 0, fails: false }
+        Slow { blocks, inside: Vec::new(), random, spread, read: 0, fails: false, bad_read: None }
     }
 
     fn work(&mut self, i: usize) {
@@ -80,8 +82,18 @@ impl Port for Slow {
             if done.room() == 0 {
                 return;
             }
-            let (_, _, _, BlockReq { id, op, buffer, .. }) = self.inside.swap_remove(i);
-            let status = if self.fails { Status::WRITE_FAULT } else { Status::SUCCESS };
+            let (_, _, _, BlockReq { id, op, offset, len, buffer, .. }) =
+                self.inside.swap_remove(i);
+            let covers = |block: u64| (offset..offset + len).contains(&(block * BLOCK_BYTES));
+            let status = match self.bad_read.filter(|&(block, _)| covers(block)) {
+                _ if self.fails => Status::WRITE_FAULT,
+                Some((_, status)) if op == BlockOp::Read => status,
+                Some(_) => {
+                    self.bad_read = None;
+                    Status::SUCCESS
+                }
+                None => Status::SUCCESS,
+            };
             done.push(BlockDone { id, op, status, at: to, buffer }).unwrap();
         }
     }

@@ -1,7 +1,7 @@
 //! A coarse map against a drive of one version number a block.
 
 use device::Coarse;
-use port::{BLOCK_BYTES, BlockDone, BlockOp, Buffer, Port, Ring, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, Buffer, Port, Ring, Shape, Status, Time};
 use proptest::prelude::*;
 
 use crate::cache::{BLOCKS, SHAPE, Slow, request};
@@ -41,8 +41,12 @@ fn a_part_of_a_unit_takes_its_read_more() {
         (&[(5, 1)], &[200]),
         // The last unit is shorter: all of it is a whole one.
         (&[(252, 3)], &[100]),
-        // In parts at both ends: read and write, write, read and write.
+        // In parts at both ends: read and write, write, read and write, however long.
         (&[(6, 8)], &[500]),
+        (&[(6, 100)], &[500]),
+        (&[(6, 6)], &[300]),
+        (&[(4, 9)], &[300]),
+        (&[(201, 54)], &[300]),
         (&[(4, 1), (8, 1)], &[200, 200]),
         (&[(4, 1), (5, 1), (4, 4), (9, 1)], &[200, 400, 500, 600]),
     ] {
@@ -56,6 +60,38 @@ fn what_is_not_written_stays() {
     writes(&mut drive, &[(4, 8)]);
     writes(&mut drive, &[(100, 1), (6, 4), (11, 1)]);
     assert_eq!(drive.below().blocks[3..13], [0, 1, 1, 2, 2, 2, 2, 1, 3, 0][..]);
+}
+
+/// One write alone; gives how it ended.
+fn write(drive: &mut Coarse<Slow>, block: u64, blocks: u64) -> Status {
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    cmds.push(request(0, BlockOp::Write, block, blocks, 9)).unwrap();
+    drive.submit(Time(0), &mut cmds);
+    while let Some(at) = drive.next_event() {
+        drive.advance(at, &mut done);
+    }
+    let done: BlockDone = done.pop().unwrap();
+    assert_eq!(done.buffer.len(), blocks as usize * 8, "its own buffer comes back whole");
+    done.status
+}
+
+#[test]
+fn a_unit_that_cannot_be_read_fails_writes_of_parts_until_it_is_written_whole() {
+    for (status, ends) in [
+        (Status::UNRECOVERED_READ, Status::WRITE_FAULT),
+        (Status::ABORTED, Status::ABORTED),
+        (Status::HIGH_ECC, Status::SUCCESS),
+    ] {
+        let mut drive = coarse(0);
+        drive.below_mut().bad_read = Some((13, status));
+        assert_eq!(write(&mut drive, 12, 1), ends);
+        // Its head and its whole units are written before its tail cannot be read.
+        assert_eq!(write(&mut drive, 2, 11), ends);
+        assert_eq!(drive.below().blocks[2..12], [9; 10]);
+        assert_eq!(write(&mut drive, 16, 1), Status::SUCCESS, "the next unit");
+        assert_eq!(write(&mut drive, 12, 4), Status::SUCCESS, "all of it");
+        assert_eq!(write(&mut drive, 14, 1), Status::SUCCESS, "it can be read again");
+    }
 }
 
 #[test]
