@@ -133,6 +133,8 @@ pub struct Link<P: Port> {
     /// Each command's own number and its bytes up, by the number it has below.
     numbers: Vec<(u64, u64)>,
     free: Vec<u32>,
+    /// Bytes of the data of all commands so far, both ways.
+    carried: u64,
     told: Option<Told>,
 }
 
@@ -204,6 +206,7 @@ where
             below_done: Ring::new(LINK_DEPTH),
             numbers: vec![(0, 0); LINK_DEPTH],
             free: (0..LINK_DEPTH as u32).rev().collect(),
+            carried: 0,
             told: None,
         }
     }
@@ -217,6 +220,11 @@ where
     pub fn below_mut(&mut self) -> &mut P {
         self.is_known = false;
         &mut self.below
+    }
+
+    /// Bytes of the data of all commands that it has taken, down and up together.
+    pub fn carried(&self) -> u64 {
+        self.carried
     }
 
     /// Takes the link away; what is on its way is lost.
@@ -345,6 +353,7 @@ where
             let Some(cmd) = cmds.get_mut(0) else { return };
             let slot = self.free.pop().expect("a slot is free");
             let payload = cmd.payload();
+            self.carried += payload.down + payload.up;
             self.numbers[slot as usize] = (cmd.number(), payload.up);
             cmd.renumber(u64::from(slot));
             let fetched = now + self.timing.latency + self.down.entry(now + self.timing.latency);

@@ -16,12 +16,24 @@ pub fn send<P: Port>(
     from: Time,
     count: u64,
     buffers: &mut Vec<Buffer>,
+    make: impl FnMut(u64, Buffer) -> P::Cmd,
+    end: impl FnMut(P::Done) -> (Status, Buffer),
+) -> Result<Time, Error> {
+    begin(port, from, [count, count], buffers, make, end)
+}
+
+/// The same, but gives as soon as `until` of them have ended, while others are on their way.
+pub fn begin<P: Port>(
+    port: &mut P,
+    from: Time,
+    [count, until]: [u64; 2],
+    buffers: &mut Vec<Buffer>,
     mut make: impl FnMut(u64, Buffer) -> P::Cmd,
     mut end: impl FnMut(P::Done) -> (Status, Buffer),
 ) -> Result<Time, Error> {
     let (mut cmds, mut done) = (Ring::new(buffers.len()), Ring::new(buffers.len()));
     let (mut now, mut sent, mut ended) = (from, 0, 0);
-    while ended < count {
+    while ended < until {
         while sent < count
             && let Some(buffer) = buffers.pop()
         {

@@ -144,54 +144,42 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
 const WAITS: &str = "instructions fall by more than that: of those that are left more wait for \
                      memory, as what the drive keeps of each row is touched either way";
 
-/// What is gained by keys: how many times as much is done.
+/// How many times as much one by pages takes as one by key.
 fn gain(pair: &[Runs]) -> Runs {
     pair[0].with(&pair[1], |pages, key| pages / key)
 }
 
+/// The rule is the paper's gain in throughput: its device takes no time, and one value is
+/// under way at once, so that a throughput is the reciprocal of the processor's time. Here
+/// only that time is taken, and it is judged once.
 fn rows(times: &[Runs], counted: &[Runs]) -> Vec<Row> {
     let faster = "28.1GB/s and 44.7GB/s: \"a corresponding 55.8% improvement in throughput\"";
-    let less = "67.20% and 50.01%: \"a 17.2% reduction in CPU-usage in kernel-space\"";
     let copied = "their device moves nothing; here what is kept is copied once by key, twice as \
                   pages, and memory takes no more than so much a second";
     let at_least =
         |what: &str, ours| Row::within(TABLE, what, "x", faster, ours, 1.558..=f64::INFINITY);
-    let at_most = |how: &str, pair: &[Runs]| {
-        let what = format!("the processor's time of 1 MiB, by key over pages, {how}");
-        let ours = pair[1].with(&pair[0], |key, pages| key / pages);
-        Row::within(TABLE, &what, "x", less, ours, 0.0..=0.83)
+    let took = |what: &str, runs: &Runs| {
+        let ours = runs.map(|ns| ns / 1e3);
+        let why = "times of one thread of this machine; the paper has GB/s";
+        Row::shown(TABLE, what, "us", Reference::Silent, ours, why)
     };
-    let rate = |what: &str, paper: f64, runs: &Runs| {
-        let ours = runs.map(|ns| VALUE as f64 / ns);
-        Row::shown(
-            TABLE,
-            what,
-            "GB/s",
-            Reference::Paper(paper),
-            ours,
-            "of one thread of this machine",
-        )
-    };
-    let silent = Reference::Silent;
     vec![
-        at_least("throughput, by key over pages, nothing moved", gain(&times[..2]))
+        at_least("processor's time of 1 MiB, pages over by key, nothing moved", gain(&times[..2]))
             .explained(WAITS),
-        at_most(KEPT[0].1, &times[..2]),
         at_least("instructions of 1 MiB, pages over by key, nothing moved", gain(&counted[..2])),
         at_least("the same, all kept", gain(&counted[2..])),
-        at_most(KEPT[1].1, &times[2..]),
         Row::shown(
             TABLE,
-            "throughput, by key over pages, all kept",
+            "processor's time of 1 MiB, pages over by key, all kept",
             "x",
-            silent,
+            Reference::Silent,
             gain(&times[2..]),
             copied,
         ),
-        rate("pages, nothing moved", 28.1, &times[0]),
-        rate("by key, nothing moved", 44.7, &times[1]),
-        rate("pages, all kept", 28.1, &times[2]),
-        rate("by key, all kept", 44.7, &times[3]),
+        took("1 MiB as pages, nothing moved", &times[0]),
+        took("1 MiB by key, nothing moved", &times[1]),
+        took("1 MiB as pages, all kept", &times[2]),
+        took("1 MiB by key, all kept", &times[3]),
     ]
 }
 
