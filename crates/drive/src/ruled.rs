@@ -189,6 +189,7 @@ mod tests {
         for (rest, says) in [
             (",shards=2", "1 with target=batch, kv or rules"),
             (",streams=2", "1 with target=batch, kv or rules"),
+            (",map_unit=16k", "4k with target=rules"),
             (",keys=5", "only with target=kv"),
             (",targets=2", "target=rules is for a drive of one target"),
             (",rules=speed", "it takes minimal, latency"),

@@ -67,6 +67,11 @@ impl MemorySpec {
             let (value, takes) = (self.rules.clone(), super::rules::RULES);
             return Err(DriveError::Value { key: "rules", value, takes });
         }
+        // A unit may be of two applications: the one's writes would be the other's reads.
+        if profile.has_units() && self.target == TargetKind::Rules {
+            let (value, takes) = (profile.map_unit.to_string(), "4k with target=rules");
+            return Err(DriveError::Value { key: "map_unit", value, takes });
+        }
         if self.streams > 1 && !has_blocks {
             let value = self.streams.to_string();
             return Err(DriveError::Value { key: "streams", value, takes: STREAMS });
