@@ -42,6 +42,8 @@ impl Status {
     pub const WRITE_FAULT: Status = Status(0x280);
     /// The medium could not give the data back.
     pub const UNRECOVERED_READ: Status = Status(0x281);
+    /// It is not permitted: rules refuse it, or none decides.
+    pub const ACCESS_DENIED: Status = Status(0x286);
     /// The block was never written, or was given up.
     pub const UNWRITTEN: Status = Status(0x287);
     /// The chunk is offline.
@@ -67,10 +69,10 @@ impl Status {
         self.0 == 0
     }
 
-    /// Whether it is of type 2, media and data integrity errors.
+    /// Whether it is of type 2, media and data integrity errors, and no refusal.
     #[inline]
     pub fn is_of_media(self) -> bool {
-        self.0 >> 8 & 7 == 2
+        self.0 >> 8 & 7 == 2 && self != Status::ACCESS_DENIED
     }
 
     /// The first of two that is not success. What was read at the limit of what
@@ -102,6 +104,7 @@ impl fmt::Display for Status {
             Status::TOO_MANY_OPEN_CHUNKS => "too many open chunks",
             Status::WRITE_FAULT => "write fault",
             Status::UNRECOVERED_READ => "unrecovered read error",
+            Status::ACCESS_DENIED => "access denied",
             Status::UNWRITTEN => "unwritten block",
             Status::OFFLINE_CHUNK => "offline chunk",
             Status::INVALID_RESET => "invalid reset",

@@ -189,7 +189,7 @@ impl<D: OpenChannel> Ruled<D> {
             }
             Verdict::Drop | Verdict::Pass => Todo::Nothing,
             Verdict::Refuse | Verdict::Ask | Verdict::Redirect(_) | Verdict::Remote(_) => {
-                Todo::Fail(Status::ABORTED)
+                Todo::Fail(Status::ACCESS_DENIED)
             }
         };
         let Decision { delay, depth, share, .. } = *decision;

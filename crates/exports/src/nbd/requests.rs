@@ -562,7 +562,7 @@ fn error_of(op: BlockOp, status: Status) -> u32 {
         Status::LBA_OUT_OF_RANGE | Status::CAPACITY_EXCEEDED => protocol::ENOSPC,
         Status::INVALID_FIELD => protocol::EINVAL,
         Status::INVALID_OPCODE => protocol::ENOTSUP,
-        Status::READ_ONLY => protocol::EPERM,
+        Status::READ_ONLY | Status::ACCESS_DENIED => protocol::EPERM,
         Status::ABORTED => protocol::ESHUTDOWN,
         _ => protocol::EIO,
     }

@@ -98,7 +98,7 @@ fn rules_are_learnt() {
 /// What is answered to a block holds for all that the same set misses of the request.
 #[test]
 fn what_is_answered_holds_for_the_request() {
-    for (pass, status) in [(true, Status::SUCCESS), (false, Status::ABORTED)] {
+    for (pass, status) in [(true, Status::SUCCESS), (false, Status::ACCESS_DENIED)] {
         let mut drive = drive(with_rules(&[0]), 0, move || {
             let mut asked = 0;
             move |_: &Miss, _: &View| {
@@ -133,7 +133,7 @@ fn a_bad_answer_fails() {
             move |_: &Miss, _: &View| Answer::Install(Box::new(rules.clone()))
         });
         let done = run(&mut drive, vec![request(0, BlockOp::Write, 100, 1)]);
-        assert_eq!((done[0].status, done[0].at), (Status::ABORTED, Time(10)));
+        assert_eq!((done[0].status, done[0].at), (Status::ACCESS_DENIED, Time(10)));
         let counts = drive.misses();
         assert_eq!((counts.misses(), counts.installed(), counts.refused()), (1, installed, 1));
         // The set in use goes on.
