@@ -57,6 +57,8 @@ pub enum What {
     Granted { application: u16, what: &'static str, has: Bounds, value: Bounds },
     #[error("{action} is for a {op}, and the rule may match others")]
     Op { action: &'static str, op: &'static str },
+    #[error("the delay may be more than {0} s")]
+    Delay(u64),
     #[error("a second verdict: a rule has one")]
     Verdicts,
     #[error("the set asks for {wants} {what}, and may have {most}")]
@@ -104,6 +106,7 @@ impl What {
             Nothing { what, .. } => return format!("add {what} to its line, or do without"),
             Granted { .. } => "bound it by a condition, min(...) or %, or match fewer applications",
             Op { op, .. } => return format!("add `op == {op}` to the condition"),
+            Delay(_) => "bound it, by min or %",
             Verdicts => "leave one, or make two rules",
             Over { .. } => "make the maps smaller, or ask the control plane for more",
             Beyond { .. } => "ask for less",

@@ -8,6 +8,9 @@ use crate::error::{Problem, What};
 use crate::request::{Field, Op};
 use crate::syntax::{ActionKind, Assign, Change, Content, Expr, Name, Place, Rule, Slot};
 
+/// The longest delay, ns: who waits is inside the drive, and a drive that ends waits for all.
+const MOST_DELAY: u64 = 10_000_000_000;
+
 /// Checks them for a case and an application.
 pub(super) fn check(rule: &Rule, env: &Env<'_>) -> Result<(), Problem> {
     for change in &rule.changes {
@@ -150,7 +153,10 @@ impl Env<'_> {
                 let bounds = self.number(drive)?;
                 self.granted("remotes", self.application.remotes, bounds, drive.at)
             }
-            ActionKind::Delay(time) => self.time(time).map(|_| ()),
+            ActionKind::Delay(time) => match self.time(time)?.hi > MOST_DELAY {
+                true => self.outside(What::Delay(MOST_DELAY / 1_000_000_000), time.at),
+                false => Ok(()),
+            },
             ActionKind::Limit(name) => self.names.limit(&name.text, name.at).map(|_| ()),
             ActionKind::Collect(_, Some(unit)) => self.unit(unit).map(|_| ()),
             ActionKind::Collect(_, None) => {

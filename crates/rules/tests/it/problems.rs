@@ -127,6 +127,9 @@ fn kinds_do_not_mix() {
     one("lba", "then drop", "expected a condition, and this is a number @ lba");
     one("l2p[0] == 0", "then drop", "expected an address, and this is a number @ 0");
     one("always", "do l2p[0] = 7", "expected none, set by =, and this is a number @ 7");
+    one("always", "then delay 10001ms", "the delay may be more than 10 s @ 10001ms");
+    one("always", "then delay idle_time", "the delay may be more than 10 s @ idle_time");
+    none("always", "then delay min(idle_time, 10s)");
     one("always", "then delay 5", "expected a time, and this is a number @ 5");
     one(
         "since(t) > 1s and idle_time / 2 >= 1ms * 3",
