@@ -27,7 +27,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<NbdAddress>,
     /// Where to hand out application channels: a socket's path. May stand beside --nbd.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = socket_path)]
     pub channel: Option<PathBuf>,
     /// Channels: how long a channel's thread looks for requests before it sleeps, 0 to 1s
     /// [default: 200us].
@@ -43,7 +43,7 @@ pub struct ServeArgs {
     pub metrics: Option<metrics::Address>,
     /// Where the rules of a drive with target=rules are asked for and installed while it is
     /// served, by `ssdkit rules`: a socket's path, for its owner alone.
-    #[arg(long, value_name = "PATH", conflicts_with = "redis")]
+    #[arg(long, value_name = "PATH", value_parser = socket_path, conflicts_with = "redis")]
     pub rules_socket: Option<PathBuf>,
     /// Redis: when writes are durable, as appendfsync [default: always].
     #[arg(long, value_enum, requires = "redis")]
@@ -82,6 +82,16 @@ pub enum SyncWhen {
     Everysec,
     /// When the server has stopped, or earlier.
     No,
+}
+
+/// A path, and nothing that looks as if it were a port.
+fn socket_path(text: &str) -> Result<PathBuf, String> {
+    match text.parse() {
+        Ok(NbdAddress::Unix(path)) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(path.into())
+        }
+        _ => Err(format!("it is the path of a socket, and no port: write ./{text} for a file")),
+    }
 }
 
 impl ServeArgs {

@@ -220,6 +220,12 @@ fn what_cannot_be_asked_is_said() {
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("has no rules"));
     assert!(!at.join("r.sock").exists());
+    for path in ["127.0.0.1:9999", "8080"] {
+        let line = format!("serve {SMALL} --nbd ./d.sock --rules-socket {path}");
+        let out = ssdkit(at, &line);
+        assert_eq!(out.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&out.stderr).contains("no port: write ./"));
+    }
     let out = ssdkit(at, "rules list ./r.sock");
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&out.stderr).contains("nobody answers"));
