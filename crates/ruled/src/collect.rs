@@ -89,7 +89,7 @@ impl<D: OpenChannel> Ruled<D> {
             return;
         }
         let until = self.blocks.until[chunk];
-        if self.blocks.readers[chunk] == 0 && until != u64::MAX && self.settle(until, true) {
+        if self.blocks.readers[chunk] == 0 && until != u64::MAX && self.settle(until, Some(unit)) {
             self.space.collections[unit].is_busy = true;
             let ppa = self.geometry.chunk_start(chunk);
             let cookie = Cookie::Reset(unit);
@@ -97,7 +97,8 @@ impl<D: OpenChannel> Ruled<D> {
         }
     }
 
-    /// Whether what was read has nowhere to go: a cut took the chunk for it, and none is free.
+    /// Whether what was read has nowhere to go. No cut leads to that: a start sees to it that of
+    /// the chunk that was emptied and the one that took its blocks one has nothing valid.
     pub(crate) fn is_stuck(&self, unit: usize) -> bool {
         let of = &self.space.collections[unit];
         of.read.is_some() && !of.is_busy

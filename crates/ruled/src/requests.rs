@@ -97,7 +97,7 @@ impl<D: OpenChannel> Ruled<D> {
             }
             let until = until.unwrap_or(self.space.row);
             self.requests[slot].until = Some(until);
-            if !self.broken && !self.settle(until, false) {
+            if !self.broken && !self.settle(until, None) {
                 continue;
             }
             self.syncing.remove(n);

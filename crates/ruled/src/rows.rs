@@ -268,9 +268,11 @@ impl<D: OpenChannel> Ruled<D> {
         }
     }
 
-    /// Sends all rows up to a number that are still gathered, but for those of copies, where
-    /// these do not matter. Whether none of them is left, gathered or on its way.
-    pub(crate) fn settle(&mut self, until: u64, with_copies: bool) -> bool {
+    /// Sends all rows up to a number that are still gathered, but for those of copies that do
+    /// not matter: none does, but where a chunk of a unit is to be erased. Then all do but those
+    /// to which other units collect: what is copied there is still where it was, and padding
+    /// takes room that these count on. Whether none of them is left, gathered or on its way.
+    pub(crate) fn settle(&mut self, until: u64, erased_in: Option<usize>) -> bool {
         let (mut is_done, mut next) = (true, self.space.ends.oldest);
         while let Some(id) = next {
             let row = &self.space.rows[id];
@@ -278,7 +280,9 @@ impl<D: OpenChannel> Ruled<D> {
                 break;
             }
             next = row.after;
-            if row.are_copies && !with_copies {
+            let gathered = self.space.units[row.unit].gathered[Stream::Collection as usize];
+            let matters = |unit| unit == row.unit || gathered != Some(id);
+            if row.are_copies && !erased_in.is_some_and(matters) {
                 continue;
             }
             is_done = false;

@@ -81,7 +81,7 @@ impl<D: OpenChannel> Ruled<D> {
             self.sync(now);
         }
         let ends = self.end.closing && !self.end.closed && !self.end.is_sent;
-        if ends && self.forgotten.is_empty() && self.settle(u64::MAX, false) {
+        if ends && self.forgotten.is_empty() && self.settle(u64::MAX, None) {
             self.end.is_sent = self.device.is_cached();
             match self.end.is_sent {
                 true => self.flush_device(Cookie::Close),
