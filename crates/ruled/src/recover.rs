@@ -10,6 +10,17 @@ use rules::Address;
 use crate::rows::NOBODY;
 use crate::{Ruled, RuledConfig, RuledError, TOMB, WRITER};
 
+/// A block that was found: the id and the number of its tag, and where it is.
+type Found = (u64, u64, Ppa);
+
+/// Of what was found, in order, the copies of the newest block of each entry.
+fn newest(found: &[Found]) -> impl Iterator<Item = &[Found]> {
+    found.chunk_by(|a, b| a.0 & !TOMB == b.0 & !TOMB).map(|all| {
+        let newest = all[all.len() - 1].1;
+        &all[all.partition_point(|of| of.1 < newest)..]
+    })
+}
+
 impl<D: OpenChannel> Ruled<D> {
     /// The target that a drive has.
     pub(crate) fn found(
@@ -28,7 +39,7 @@ impl<D: OpenChannel> Ruled<D> {
             .iter()
             .flat_map(|&(chunk, blocks)| pieces(&geometry, chunk, 0..blocks))
             .map(|piece| Job::read(Content::Tags, piece));
-        let mut found: Vec<(u64, u64, Ppa)> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         let entries = target.blocks.tombs.len() as u64;
         let (writer, mut is_of_another) = (target.blocks.writer, false);
         let mut runner: Runner<'_, D, RuledError> = Runner::new(&mut target.device, now);
@@ -50,13 +61,21 @@ impl<D: OpenChannel> Ruled<D> {
         if is_of_another {
             return Err(RuledError::Written);
         }
-        // The newest of each is the last.
         found.sort_unstable_by_key(|&(id, seq, ppa)| (id & !TOMB, seq, ppa.0));
-        for (n, &(id, seq, ppa)) in found.iter().enumerate() {
-            target.space.seq = target.space.seq.max(seq);
-            let owner = id & !TOMB;
-            if found.get(n + 1).is_none_or(|next| next.0 & !TOMB != owner) {
-                target.adopt(owner, id & TOMB != 0, ppa);
+        // Of copies those in the same chunks are taken, so that of what collection was emptying,
+        // and where it moved that, one has nothing valid: it may be all the room that is left.
+        let mut counts = vec![(0, 0); target.blocks.valid.len()];
+        for copies in newest(&found) {
+            for &(.., ppa) in copies {
+                let (alone, all) = &mut counts[geometry.chunk_index(ppa)];
+                (*alone, *all) = (*alone + u32::from(copies.len() == 1), *all + 1);
+            }
+        }
+        for copies in newest(&found) {
+            let best = copies.iter().max_by_key(|f| (counts[geometry.chunk_index(f.2)], f.2.0));
+            if let Some(&(id, seq, ppa)) = best {
+                target.space.seq = target.space.seq.max(seq);
+                target.adopt(id & !TOMB, id & TOMB != 0, ppa);
             }
         }
         Ok((target, at))
