@@ -97,8 +97,8 @@ impl<D: OpenChannel> Ruled<D> {
         }
     }
 
-    /// Whether what was read has nowhere to go. No cut leads to that: a start sees to it that of
-    /// the chunk that was emptied and the one that took its blocks one has nothing valid.
+    /// Whether what was read has nowhere to go: writes fail then, and do not wait. A start and
+    /// [`Ruled::settle`] see to it that cuts and padding do not lead to that.
     pub(crate) fn is_stuck(&self, unit: usize) -> bool {
         let of = &self.space.collections[unit];
         of.read.is_some() && !of.is_busy
