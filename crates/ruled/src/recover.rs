@@ -46,7 +46,8 @@ impl<D: OpenChannel> Ruled<D> {
         runner.run(jobs, |job, ended| {
             for (n, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
                 let Tag { id, seq } = Tag::load(tag);
-                if !ftl::is_read(ended.status) || id == NOBODY {
+                // What parity padded has no number.
+                if !ftl::is_read(ended.status) || id == NOBODY || seq == 0 {
                     continue;
                 }
                 let id = id ^ writer;

@@ -197,7 +197,7 @@ fn what_is_inside_is_not_waited_for_after_the_end() {
         "null:completion_nsec=1h,servers=8 --timeout 1h",
         "null:completion_nsec=10us,lost_every=1 --timeout 1h",
     ] {
-        let work = "--rw randwrite --qd 8 --precondition none --clock real --max-time 300ms";
+        let work = "--rw randwrite --qd 8 --precondition none --clock real --max-time 1s";
         let json = json(dir.path(), &format!("bench {drive} {work}"));
         let warnings = json["warnings"].to_string();
         assert!(warnings.contains("8 requests were still inside"), "{drive}: {json}");
