@@ -33,7 +33,8 @@ fn checked(text: &str) -> Checked {
 
 impl Subject for Ruled<Lower> {
     fn config(setup: &Setup) -> RuledConfig {
-        let (blocks, units) = (setup.bytes / BLOCK_BYTES, setup.geometry.total_pus());
+        let units = setup.geometry.total_pus() / setup.parity.max(1);
+        let blocks = setup.bytes / BLOCK_BYTES;
         let (rules, control) = match setup.seed % 4 {
             kind @ (0 | 1) => (block_drive(blocks, units, kind == 0), None),
             kind => {
@@ -59,6 +60,13 @@ fn suit(setup: &mut Setup) {
     setup.timing.unreadable = 0;
     (setup.timing.open_chunks, setup.timing.open_chunks_pu) = (u32::MAX, u32::MAX);
     setup.parts = false;
+}
+
+/// The same, with parity below where there is some.
+fn suit_with_parity(setup: &mut Setup) {
+    let parity = setup.parity;
+    suit(setup);
+    setup.parity = parity;
 }
 
 /// The same, and programs and erases may fail.
@@ -90,6 +98,13 @@ fn rule_sets_keep_the_contract() {
     assert_eq!((counts.lives, counts.cycles), (200, 1600));
     assert!(counts.cached_cuts > 50 && counts.clean_closes > 50, "{counts:?}");
     assert!(counts.erases > 1000 && counts.fua > 1000, "{counts:?}");
+}
+
+/// Parity pads rows that a cut tore; these are nobody's.
+#[test]
+fn over_parity_they_keep_it_too() {
+    let counts = lives::<Ruled<Lower>>(0..200, 8, suit_with_parity).unwrap();
+    assert!(counts.cut_recoveries > 50, "{counts:?}");
 }
 
 /// Lives that once failed: erases in other units padded the rows to which a unit collected,
