@@ -233,8 +233,12 @@ fn refused(why: &str) -> Value {
 /// Asks a served drive at its socket. Fails where nobody answers there, or what was asked is
 /// refused; the answer then says why.
 pub fn ask(path: &Path, asked: &Value) -> Result<Value, Error> {
-    let failed =
-        |e: io::Error| Error::Failed(format!("{}: nobody answers for rules: {e}", path.display()));
+    let failed = |e: io::Error| {
+        let path = path.display();
+        Error::Failed(format!(
+            "{path}: nobody answers for rules: {e}; name the socket of `serve --rules-socket`"
+        ))
+    };
     let client = UnixStream::connect(path).map_err(failed)?;
     let mut line = Line { client, until: Instant::now() + 5 * TIME };
     line.give(asked).map_err(failed)?;

@@ -106,7 +106,7 @@ mod tests {
         };
         let (live, of_drives): (Vec<&Row>, Vec<&Row>) =
             outcome.rows.iter().partition(on_a_processor);
-        assert_eq!((live.len(), of_drives.len()), (21, 46), "{}", outcome.to_json());
+        assert_eq!((live.len(), of_drives.len()), (19, 47), "{}", outcome.to_json());
         for row in of_drives {
             assert_ne!(row.verdict(), Verdict::Fail, "{}", row.to_json());
         }
