@@ -32,7 +32,7 @@ pub(crate) fn start(
     started.map_err(|e| {
         let text = format!("{}: {e}", config.name);
         match e {
-            RuledError::Halt(_) => Error::Failed(text),
+            RuledError::Halt(_) | RuledError::Unread(_) => Error::Failed(text),
             _ => Error::Usage(text),
         }
     })

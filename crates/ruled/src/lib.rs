@@ -36,7 +36,9 @@ mod work;
 use device::{OpenChannel, VectorCmd, VectorDone};
 use flash::Geometry;
 use ftl::{Halt, WriteCounters};
-use port::{BLOCK_BYTES, BlockDone, Buffer, Lazy, OutOfMemory, Ring, Scratch, Shape, Slots};
+use port::{
+    BLOCK_BYTES, BlockDone, Buffer, Lazy, OutOfMemory, Ring, Scratch, Shape, Slots, Status,
+};
 use rules::parse::MOST_APPLICATIONS;
 use rules::syntax::Content;
 use rules::{Checked, Compiled, Entry, Live};
@@ -115,6 +117,9 @@ pub enum RuledError {
     /// What is on the drive was written with another capacity, or other maps of addresses.
     #[error("the drive was written with another capacity or other maps of addresses: give those")]
     Written,
+    /// What was written cannot be read: an older block would stand for a newer one.
+    #[error("what is on the drive cannot be read: {0}; the drive is left as it is")]
+    Unread(Status),
     /// Maps of addresses changed.
     #[error("the maps of addresses must be those of the set before, at the same places")]
     Maps,
@@ -415,12 +420,15 @@ impl<D: OpenChannel> Ruled<D> {
     }
 }
 
-/// A number for the capacity and the maps of addresses, by which owners are numbered; never
-/// that of what pads rows.
+/// A number for the capacity and the maps of addresses with their units, by which owners are
+/// numbered and found again; never that of what pads rows.
 fn writer(config: &RuledConfig) -> u64 {
     let mut hash = port::random::mix(config.bytes);
     for (n, map) in install::addresses(&config.rules) {
         hash = port::random::mix(hash ^ map.entries ^ (n as u64) << 48);
+        if let Content::Address(units) = map.content {
+            hash = port::random::mix(hash ^ units.lo ^ units.hi << 32);
+        }
     }
     hash % 0xffff
 }

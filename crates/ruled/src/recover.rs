@@ -44,10 +44,13 @@ impl<D: OpenChannel> Ruled<D> {
         let (writer, mut is_of_another) = (target.blocks.writer, false);
         let mut runner: Runner<'_, D, RuledError> = Runner::new(&mut target.device, now);
         runner.run(jobs, |job, ended| {
+            if !ftl::is_read(ended.status) {
+                return Err(RuledError::Unread(ended.status));
+            }
             for (n, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
                 let Tag { id, seq } = Tag::load(tag);
                 // What parity padded has no number.
-                if !ftl::is_read(ended.status) || id == NOBODY || seq == 0 {
+                if id == NOBODY || seq == 0 {
                     continue;
                 }
                 let id = id ^ writer;

@@ -17,7 +17,7 @@ use load::watch::Watch;
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use rules::{Budget, Checked, check, parse};
 use simulation::power::Flash;
-use simulation::{Break, Lower, Setup, Subject, Troubles, lives, shows};
+use simulation::{Break, Lower, Refusal, Setup, Subject, Troubles, lives, shows};
 use targets::{Pblk, PblkConfig, Victim, reserve_chunks};
 use workload::Pattern;
 
@@ -45,10 +45,16 @@ impl Subject for Ruled<Lower> {
         RuledConfig { bytes: setup.bytes, rules, control }
     }
 
-    /// A program failed.
+    /// A tag could not be read.
+    fn may_refuse(error: &RuledError, refusal: &Refusal) -> bool {
+        matches!(error, RuledError::Unread(_)) && refusal.unread
+    }
+
+    /// A program failed, or a read of what was to be moved.
     fn may_end(setup: &Setup, flash: &Flash) -> bool {
         let geometry = &setup.geometry;
-        geometry.pus_channels_first().any(|pu| flash.hurt(pu, 0..geometry.chunks()) > 0)
+        let is_hurt = |pu| flash.hurt(pu, 0..geometry.chunks()) > 0;
+        geometry.pus_channels_first().any(is_hurt) || flash.struck().reads > 0
     }
 }
 
@@ -69,12 +75,11 @@ fn suit_with_parity(setup: &mut Setup) {
     setup.parity = parity;
 }
 
-/// The same, and programs and erases may fail.
+/// The same, and reads, programs and erases may fail.
 fn fails(setup: &mut Setup) {
-    let operations = setup.troubles.operations.clone().into_iter();
+    let Troubles { operations, fatal, .. } = setup.troubles.clone();
     suit(setup);
-    setup.troubles.operations =
-        operations.filter(|rule| rule.operation != faults::Operation::Read).collect();
+    (setup.troubles.operations, setup.troubles.fatal) = (operations, fatal);
 }
 
 /// What is broken below is found for what it is.
@@ -119,7 +124,7 @@ fn the_last_free_chunk_is_room_enough_for_collection() {
 
 /// What fails makes it read-only until the next start, and what was flushed is there.
 #[test]
-fn programs_and_erases_that_fail_cost_nothing_that_was_promised() {
+fn operations_that_fail_cost_nothing_that_was_promised() {
     let counts = lives::<Ruled<Lower>>(0..200, 8, fails).unwrap();
     assert!(counts.errors > 100, "{counts:?}");
 }

@@ -57,5 +57,5 @@ pub use lives::{BrokenLife, NotShown, lives, shows};
 pub use machine::{Machine, Violation};
 pub use plan::{Over, Plan};
 pub use setup::{LinkAt, Setup};
-pub use species::{Host, Lower, Subject};
+pub use species::{Host, Lower, Refusal, Subject};
 pub use trouble::{Struck, Troubles};
