@@ -82,6 +82,7 @@ impl<D: OpenChannel> Ruled<D> {
                 target.adopt(id & !TOMB, id & TOMB != 0, ppa);
             }
         }
+        target.space.units.iter_mut().for_each(|unit| unit.suit_collection(&target.blocks.valid));
         Ok((target, at))
     }
 

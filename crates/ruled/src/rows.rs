@@ -78,6 +78,21 @@ impl Unit {
 }
 
 impl Unit {
+    /// After a start, when it is known what is valid: an open chunk with nothing valid is closed,
+    /// so that it is erased. It may be where collection was moving to, what it holds was taken
+    /// from the chunk that was emptied, and the rest of it is no room for all of that. Of two
+    /// open ones collection has that with more room.
+    pub fn suit_collection(&mut self, valid: &[u32]) {
+        for open in &mut self.open {
+            self.closed.extend(open.take_if(|(chunk, _)| valid[*chunk] == 0).map(|open| open.0));
+        }
+        if let [Some(user), Some(collection)] = self.open
+            && user.1 < collection.1
+        {
+            self.open.swap(0, 1);
+        }
+    }
+
     /// Closes the open chunk of a stream if it has no row left.
     fn close_full(&mut self, stream: Stream, rows: u32) {
         if let Some((chunk, _)) = self.open[stream as usize].take_if(|(_, next)| *next >= rows) {

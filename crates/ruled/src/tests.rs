@@ -21,7 +21,7 @@ use simulation::{Break, Lower, Refusal, Setup, Subject, Troubles, lives, shows};
 use targets::{Pblk, PblkConfig, Victim, reserve_chunks};
 use workload::Pattern;
 
-use crate::{Ruled, RuledConfig, RuledError};
+use crate::{RESERVE, Ruled, RuledConfig, RuledError};
 use sets::{block_drive, changing};
 
 fn checked(text: &str) -> Checked {
@@ -119,6 +119,35 @@ fn over_parity_they_keep_it_too() {
 fn the_last_free_chunk_is_room_enough_for_collection() {
     for seed in [601, 663, 972, 2489, 2652, 3026, 3228, 3504, 4450] {
         lives::<Ruled<Lower>>(seed..seed + 1, 8, suit).unwrap();
+    }
+}
+
+/// The same with little room beside what is written, on one unit.
+fn nearly_full(setup: &mut Setup) {
+    suit(setup);
+    let one = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: 24,
+        pages: 16,
+        planes: 2,
+        ..setup.geometry.dimensions()
+    };
+    let dimensions = Dimensions { pages_at_once: 1, page_bytes: 4096, ..one };
+    setup.geometry = Geometry::new(dimensions).unwrap();
+    setup.data_chunks = dimensions.chunks - RESERVE;
+    let room = u64::from(setup.data_chunks * setup.geometry.chunk_blocks());
+    setup.bytes = room * 4 / 5 * BLOCK_BYTES;
+    (setup.work.reads, setup.work.trims, setup.work.flushes) = (100, 50, 20);
+    (setup.work.blocks, setup.work.depth) = (16, 16);
+}
+
+/// Lives that once failed: after a cut the rest of the open chunk to which collection had moved
+/// was less than what it was to move again.
+#[test]
+fn where_collection_goes_on_after_a_cut_has_room_for_it() {
+    for seed in [6, 9, 12, 21, 52, 72, 108, 115] {
+        lives::<Ruled<Lower>>(seed..seed + 1, 24, nearly_full).unwrap();
     }
 }
 
