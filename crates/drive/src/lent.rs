@@ -128,7 +128,7 @@ impl Lent {
             match self.drive().fault() {
                 Some((why, is_full)) => {
                     if is_full {
-                        one.status = Status::CAPACITY_EXCEEDED;
+                        one.status = Status::DISK_FULL;
                     }
                     let until = "the drive can only be read until it is opened again";
                     self.tell_once(0, &format!("{why}; {until}"));

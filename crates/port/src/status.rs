@@ -63,6 +63,10 @@ impl Status {
     /// The host gave the command up: it took too long.
     pub const ABORTED_BY_HOST: Status = Status(0x371);
 
+    /// The disk on which a drive file lies is full: it takes no writes until it is opened again.
+    /// A code of our own, of type 7, which is the vendor's.
+    pub const DISK_FULL: Status = Status(0x7C0);
+
     /// True when the command did what it was asked.
     #[inline]
     pub fn is_ok(self) -> bool {
@@ -113,6 +117,7 @@ impl fmt::Display for Status {
             Status::CHUNK_EARLY_CLOSE => "chunk closed early",
             Status::OUT_OF_ORDER_WRITE => "out-of-order write",
             Status::ABORTED_BY_HOST => "aborted by the host",
+            Status::DISK_FULL => "disk full below a drive file",
             _ => "unknown status",
         };
         write!(f, "{words} (type {}, code {:#04x})", self.0 >> 8, self.0 & 0xff)

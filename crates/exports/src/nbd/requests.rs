@@ -510,6 +510,13 @@ impl Requests {
         protocol::Reply { error: error_of(io.op, *status), cookie: io.cookie }
     }
 
+    /// Whether a request has ended as all writes will from now on. Others may fail for what a
+    /// tenant has no room for, or what rules refuse to it.
+    pub fn takes_no_more(&self, slot: u16) -> bool {
+        let status = self.slots[usize::from(slot)].status;
+        matches!(status, Status::READ_ONLY | Status::DISK_FULL)
+    }
+
     /// Bytes of data in the reply of a request that has ended.
     #[inline]
     pub fn reply_bytes(&self, slot: u16) -> usize {
@@ -559,7 +566,9 @@ fn error_of(op: BlockOp, status: Status) -> u32 {
         // The data are whole: only the drive's own margin is small.
         Status::SUCCESS | Status::HIGH_ECC => protocol::OK,
         Status::LBA_OUT_OF_RANGE if op == BlockOp::Read => protocol::EINVAL,
-        Status::LBA_OUT_OF_RANGE | Status::CAPACITY_EXCEEDED => protocol::ENOSPC,
+        Status::LBA_OUT_OF_RANGE | Status::CAPACITY_EXCEEDED | Status::DISK_FULL => {
+            protocol::ENOSPC
+        }
         Status::INVALID_FIELD => protocol::EINVAL,
         Status::INVALID_OPCODE => protocol::ENOTSUP,
         Status::READ_ONLY | Status::ACCESS_DENIED => protocol::EPERM,

@@ -11,7 +11,7 @@ use port::{BlockDone, BlockReq, Port};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use super::super::protocol::{ENOSPC, EPERM, Reply};
+use super::super::protocol::Reply;
 use super::{Connection, Ended};
 
 /// Replies in one send, and the data after which no further one is added.
@@ -75,12 +75,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         for (head, answer) in heads.iter_mut().zip(self.answers.iter().take(n)) {
             *head = match *answer {
                 Answer::Ended(slot) => {
-                    let reply = self.requests.reply(slot);
-                    // Of what lies on the drive: it takes nothing any more.
-                    if matches!(reply.error, EPERM | ENOSPC) {
+                    if self.requests.takes_no_more(slot) {
                         self.member.budget().read_only.store(true, Ordering::Relaxed);
                     }
-                    reply.to_bytes()
+                    self.requests.reply(slot).to_bytes()
                 }
                 Answer::Refused(reply) => reply.to_bytes(),
             };

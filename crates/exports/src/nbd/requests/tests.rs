@@ -128,6 +128,7 @@ fn each_status_has_its_error() {
     assert_eq!(e(BlockOp::Read, Status::LBA_OUT_OF_RANGE), protocol::EINVAL);
     assert_eq!(e(BlockOp::Write, Status::LBA_OUT_OF_RANGE), protocol::ENOSPC);
     assert_eq!(e(BlockOp::Write, Status::CAPACITY_EXCEEDED), protocol::ENOSPC);
+    assert_eq!(e(BlockOp::Write, Status::DISK_FULL), protocol::ENOSPC);
     assert_eq!(e(BlockOp::Write, Status::READ_ONLY), protocol::EPERM);
     assert_eq!(e(BlockOp::Read, Status::ACCESS_DENIED), protocol::EPERM);
     assert_eq!(e(BlockOp::Trim, Status::INVALID_OPCODE), protocol::ENOTSUP);
