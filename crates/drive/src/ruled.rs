@@ -10,6 +10,7 @@ use ruled::{Ruled, RuledConfig, RuledError, SetInstaller};
 
 use crate::error::Error;
 use crate::lower::{Flash, Lower};
+use crate::say::say;
 use crate::spec::DriveConfig;
 use crate::whole::{self, Drive, Ended};
 
@@ -20,6 +21,14 @@ pub(crate) fn start(
     is_found: bool,
 ) -> Result<(Ruled<Flash>, Time), Error> {
     let rules = config.rules.as_ref().expect("a drive of rules was resolved with a set");
+    if let (None, Some((from, to))) = (&config.control, ruled::nobodys(rules, config.size)) {
+        say(format!(
+            "{}: blocks {from} to {} are no application's of the set {}, and are refused",
+            config.name,
+            to - 1,
+            rules.set().name.text
+        ));
+    }
     let set_up = RuledConfig {
         bytes: config.size,
         rules: (**rules).clone(),

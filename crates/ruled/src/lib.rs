@@ -21,6 +21,7 @@
 mod collect;
 mod control;
 mod entries;
+mod fits;
 mod install;
 mod migrate;
 mod reads;
@@ -47,6 +48,7 @@ use thiserror::Error;
 use collect::Collection;
 use control::Asking;
 pub use control::{ControlPlane, Misses};
+pub use fits::nobodys;
 pub use install::SetInstaller;
 use install::Suits;
 use migrate::{MIGRATIONS, Migration};
@@ -97,6 +99,21 @@ pub enum RuledError {
         wants: u64,
         /// How many there are.
         has: u64,
+    },
+    /// An application has more blocks than its units hold.
+    #[error(
+        "application {application} has {blocks} blocks, and its {units} units hold {most}: \
+         give it more units, or fewer blocks"
+    )]
+    Room {
+        /// Whose.
+        application: u16,
+        /// How many blocks of the drive it has.
+        blocks: u64,
+        /// How many units.
+        units: u64,
+        /// How many blocks these hold.
+        most: u64,
     },
     /// A map of the set is for more units than there are.
     #[error("a map has addresses of units up to {wants}, and the drive has {has}")]
@@ -300,6 +317,7 @@ impl<D: OpenChannel> Ruled<D> {
             return Err(RuledError::Bytes { bytes: config.bytes, most });
         }
         let suits = Suits::new(&config.rules, total)?;
+        fits::fits(&config.rules, config.bytes, chunks * u64::from(geometry.chunk_blocks()))?;
         let (kept, row_blocks) = (device.kept(), geometry.row_blocks() as usize);
         let mut firsts = vec![blocks];
         for map in &config.rules.set().maps {

@@ -16,6 +16,7 @@
 
 mod cases;
 mod names;
+mod odd;
 mod steps;
 mod ties;
 mod value;
@@ -23,12 +24,14 @@ mod value;
 use crate::bounds::Bounds;
 use crate::error::{Problem, What};
 use crate::parse::{MOST_APPLICATIONS, MOST_RULES, MOST_TABLES};
+use crate::request::Field;
 use crate::syntax::{Application, Expr, Kind, Place, Set};
 use crate::token::MOST_WORD;
 
 pub(crate) use self::cases::constant;
 pub use self::cases::{Case, MOST_CASES, Test};
 use self::names::Names;
+use self::odd::Decided;
 use self::value::Env;
 
 /// Rules without a verdict that may match one request.
@@ -112,8 +115,9 @@ fn look(set: Set, budget: &Budget) -> Result<Checked, Vec<Problem>> {
     }
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     let (mut count, mut looks) = (0, MOST_LOOKS);
+    let mut decided = Decided::new(&set);
     for rule in &set.rules {
-        match rule_of(&set, &names, rule, &mut looks, &mut warnings) {
+        match rule_of(&set, &names, rule, (&mut looks, &mut decided), &mut warnings) {
             Ok(cases) => {
                 count += cases.len();
                 all.push(cases);
@@ -139,6 +143,7 @@ fn look(set: Set, budget: &Budget) -> Result<Checked, Vec<Problem>> {
     }
     if problems.is_empty() {
         ties::look(&set, &all, &mut problems, &mut warnings);
+        warnings.extend(odd::shared(&set).into_iter().chain(decided.left(&set)));
         warnings.truncate(MOST_PROBLEMS);
     }
     match problems.is_empty() {
@@ -152,7 +157,7 @@ fn rule_of(
     set: &Set,
     names: &Names<'_>,
     rule: &crate::syntax::Rule,
-    looks: &mut u64,
+    (looks, decided): (&mut u64, &mut Decided),
     warnings: &mut Vec<Problem>,
 ) -> Result<Vec<Case>, Problem> {
     for application in &set.applications {
@@ -166,9 +171,12 @@ fn rule_of(
     *looks = left.ok_or_else(|| Problem::new(too_many(), rule.name.at))?;
     let mut matches = false;
     for case in &cases {
-        for application in &set.applications {
+        for (n, application) in set.applications.iter().enumerate() {
             if let Some(env) = Env::new(names, application).narrowed(case) {
                 matches = true;
+                if rule.decides() {
+                    decided.some(n, env.fields[Field::Op as usize]);
+                }
                 steps::check(rule, &env)?;
             }
         }

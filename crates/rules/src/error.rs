@@ -67,6 +67,10 @@ pub enum What {
     Beyond { application: u16, what: &'static str, wants: Bounds, has: String },
     #[error("the condition has more than {0} cases")]
     Wide(usize),
+    #[error("no rule decides {ops} of application {application}")]
+    Undecided { application: u16, ops: String },
+    #[error("applications {first} and {second} both name the blocks {lba}")]
+    Shared { first: u16, second: u16, lba: Bounds },
     #[error("the rule never matches")]
     Never,
     #[error("no request comes to this rule: {0} decides all that it matches")]
@@ -88,7 +92,8 @@ impl What {
             Large => "write a smaller one",
             Word(_) => "choose a shorter name",
             Unit(_) => "sizes have K, M, G or T; times ns, us, ms, s or min",
-            Expected { .. } => "docs/rules.md has the grammar",
+            Expected { found, .. } if found == "`=`" => "to compare write ==",
+            Expected { .. } => "docs/rules.md has the language",
             Reserved(_) => "choose another name",
             Deep(_) => "cut the rule into several",
             Many(..) => "cut the set into several",
@@ -109,8 +114,19 @@ impl What {
             Delay(_) => "bound it, by min or %",
             Verdicts => "leave one, or make two rules",
             Over { .. } => "make the maps smaller, or ask the control plane for more",
-            Beyond { .. } => "ask for less",
+            Beyond { has, .. } if has == "none" => {
+                "`ssdkit rules list` prints the applications of a drive, and what each has"
+            }
+            Beyond { .. } => "ask for less: `ssdkit rules list` prints what each has on a drive",
             Wide(_) => "cut the rule into several",
+            Undecided { .. } => {
+                "it goes to the control plane, and fails where there is none: add a rule, with `then pass` or `then drop`"
+            }
+            Shared { first, .. } => {
+                return format!(
+                    "application {first} has them, as it stands first: let them differ"
+                );
+            }
             Never => "remove it, or mend its condition",
             Shadowed(_) => "give it a higher priority, or remove it",
             Tie { first, .. } => {
@@ -125,7 +141,8 @@ impl What {
 
     /// Whether the set can be installed all the same.
     pub fn is_warning(&self) -> bool {
-        matches!(self, What::Never | What::Shadowed(_))
+        use What::*;
+        matches!(self, Never | Shadowed(_) | Undecided { .. } | Shared { .. })
     }
 }
 

@@ -16,7 +16,7 @@ use port::Time;
 use rules::decision::{Collect, Depth, Fill, Migrate};
 use rules::explain::{Explained, explain};
 use rules::request::MOST_BLOCKS;
-use rules::syntax::Set;
+use rules::syntax::{Application, Set};
 use rules::{
     Budget, Checked, Compiled, Decision, Entry, Interpreter, Op, Problem, Request, Verdict, View,
     check, parse_bytes,
@@ -159,7 +159,7 @@ struct ExplainArgs {
     /// Its length; K, M and G are binary.
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = binary)]
     len: u64,
-    /// Whose it is [default: the set's first application].
+    /// Whose it is [default: the application's that has the block].
     #[arg(long, value_name = "N")]
     application: Option<u16>,
     /// The channel by which it comes.
@@ -380,10 +380,12 @@ fn explain_request(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error>
         };
         done.map_err(|e| Error::Usage(format!("--set {name}: {e}")))?;
     }
-    let first = set.applications.first().map_or(0, |application| application.number);
+    let has_block = |application: &&Application| application.lba.has(args.lba);
+    let owner = set.applications.iter().find(has_block).or(set.applications.first());
+    let owner = owner.map_or(0, |application| application.number);
     let request = Request {
         op: args.op,
-        application: args.application.unwrap_or(first),
+        application: args.application.unwrap_or(owner),
         channel: args.channel,
         lba: args.lba,
         size: args.len,
@@ -404,15 +406,23 @@ fn explain_request(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error>
             false => writeln!(out, "{name} does not match: {}", told.why.join("; "))?,
         }
     }
-    let outcome = outcome(set, &explained);
+    let outcome = outcome(set, &request, &explained);
     writeln!(out, "{}", outcome.join(", "))?;
     Ok(())
 }
 
 /// What becomes of a request, in words.
-fn outcome(set: &Set, explained: &Explained) -> Vec<String> {
+fn outcome(set: &Set, request: &Request, explained: &Explained) -> Vec<String> {
     if !explained.admitted {
-        return vec!["refused: it is outside what the set's applications were given".into()];
+        let owner = set.applications.iter().find(|a| a.lba.has(request.lba));
+        let of = match owner {
+            Some(owner) if owner.number != request.application => {
+                format!("block {} is application {}'s", request.lba, owner.number)
+            }
+            Some(owner) => format!("application {} ends before its last block", owner.number),
+            None => format!("block {} is no application's", request.lba),
+        };
+        return vec![format!("refused: {of}")];
     }
     let entry =
         |entry: Entry| format!("{}[{}]", set.maps[usize::from(entry.map)].name.text, entry.key);
@@ -431,7 +441,9 @@ fn outcome(set: &Set, explained: &Explained) -> Vec<String> {
         Verdict::Remote(drive) => format!("sent to remote drive {drive}"),
         Verdict::Drop => "done, and nothing happens".into(),
         Verdict::Refuse => "refused".into(),
-        Verdict::Ask if rule.is_none() => "no rule decides: the control plane is asked".into(),
+        Verdict::Ask if rule.is_none() => {
+            "no rule decides: the control plane is asked, and it fails where there is none".into()
+        }
         Verdict::Ask => "the control plane is asked".into(),
         Verdict::Pass if rule.is_none() => "no rule decides: nothing happens".into(),
         Verdict::Pass => "as without rules".into(),
@@ -469,7 +481,7 @@ fn explained_json(set: &Set, request: &Request, explained: &Explained) -> Value 
         "rules": rules.collect::<Vec<_>>(),
         "decides": explained.decision.rule.map(|rule| name(usize::from(rule))),
         "delay_ns": explained.decision.delay,
-        "outcome": outcome(set, explained),
+        "outcome": outcome(set, request, explained),
     })
 }
 

@@ -180,7 +180,7 @@ fn p999(mut latencies: Vec<u64>) -> u64 {
 fn units_of_their_own_isolate_tenants() {
     let set = |first: &str, second: &str| {
         format!(
-            "application 1 lba 0..4000 units {first} application 2 lba 4000..8000 units {second}
+            "application 1 lba 0..3900 units {first} application 2 lba 3900..7800 units {second}
              rule write priority 1 when op == write then place
              rule all priority 0 when op != idle then pass"
         )
@@ -188,9 +188,9 @@ fn units_of_their_own_isolate_tenants() {
     // Units are numbered over the channels first: 4 channels of 2.
     let measured = |set: &str, writers: u64| {
         let mut drive = drive("ref", set);
-        shares(&mut drive, 4000, [BlockOp::Write; 2], [32, 32], 30_000);
+        shares(&mut drive, 3900, [BlockOp::Write; 2], [32, 32], 30_000);
         let ops = [BlockOp::Read, BlockOp::Write];
-        p999(shares(&mut drive, 4000, ops, [8, writers], 60_000).latencies)
+        p999(shares(&mut drive, 3900, ops, [8, writers], 60_000).latencies)
     };
     let isolated = set("0..2", "2..4");
     let (alone, beside) = (measured(&isolated, 0), measured(&isolated, 32));

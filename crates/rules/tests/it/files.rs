@@ -77,7 +77,14 @@ fn request(application: u16, op: Op, lba: u64, size: u64) -> Request {
 fn files_are_right_and_as_they_are_printed() {
     for (name, text) in FILES {
         let checked = checked(name);
-        assert!(checked.warnings().is_empty(), "{name}: {:?}", checked.warnings());
+        let warnings: Vec<String> =
+            checked.warnings().iter().map(|warning| warning.what.to_string()).collect();
+        // The paper's table has no more.
+        let expected: &[&str] = match name {
+            "table1" => &["no rule decides trim, zero, flush of application 0"],
+            _ => &[],
+        };
+        assert_eq!(warnings, expected, "{name}");
         let words = |text: &str| -> Vec<String> {
             let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
             lines.flat_map(str::split_whitespace).map(str::to_string).collect()

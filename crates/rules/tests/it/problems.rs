@@ -1,5 +1,6 @@
 //! What the checker refuses, where, and what it says.
 
+use rules::error::What;
 use rules::syntax::Set;
 use rules::{Budget, Problem, check, parse};
 
@@ -25,10 +26,40 @@ fn problems(rules: &str) -> Vec<String> {
     match set(rules) {
         Err(problem) => vec![told(&problem)],
         Ok(set) => match check(set, &Budget::default()) {
-            Ok(checked) => checked.warnings().iter().map(told).collect(),
+            // A rule alone leaves most operations to nobody.
+            Ok(checked) => checked.warnings().iter().filter(|p| !is_of_set(p)).map(told).collect(),
             Err(problems) => problems.iter().map(told).collect(),
         },
     }
+}
+
+/// What is odd in a set and in no rule of it.
+fn is_of_set(problem: &Problem) -> bool {
+    matches!(problem.what, What::Undecided { .. } | What::Shared { .. })
+}
+
+#[test]
+fn what_nobody_decides_and_blocks_of_two_are_told() {
+    let told = |rules: &str| -> Vec<String> {
+        let checked = check(set(rules).unwrap(), &Budget::default()).unwrap();
+        checked.warnings().iter().filter(|p| is_of_set(p)).map(|p| p.what.to_string()).collect()
+    };
+    let both = "applications 1 and 2 both name the blocks 10..100";
+    let all = "rule all priority 0 when op != idle then pass";
+    assert_eq!(told(all), [both]);
+    // A rule of one application, one that may match, and one that goes on to others.
+    let some = "rule w priority 1 when application == 2 and op == write then pass
+        rule f priority 1 when op == flush and free < 10 then pass
+        rule go priority 2 when op == read do n = 0
+        rule rt priority 1 when op == read or op == trim then pass";
+    assert_eq!(
+        told(some),
+        [
+            both,
+            "no rule decides write, zero of application 1",
+            "no rule decides zero of application 2"
+        ]
+    );
 }
 
 /// One rule.
