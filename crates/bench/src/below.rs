@@ -480,6 +480,12 @@ pub(crate) fn find_or_make(spec: &StorageSpec, guards: bool) -> Result<bool, Err
                  ssdkit create {path} --profile tlc --size 8G"
             )));
         }
+        (Found::Nothing, None) if path.starts_with("/dev/") => {
+            return Err(Error::Usage(format!(
+                "there is no device {path}: name one that is there, or an emulated drive in its \
+                 place, as in mem:tlc,size=1G"
+            )));
+        }
         (Found::Nothing, None) => {
             return Err(Error::Usage(format!(
                 "{path} does not exist: make it, or add its size to be made, \

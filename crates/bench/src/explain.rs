@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use drive::error::Error;
-use drive::spec::{DriveSpec, MemorySpec};
+use drive::spec::{DriveConfig, DriveSpec, MemorySpec};
 use load::watch::Watch;
 use measure::units;
 use measure::why::{WIDE, Why, causes_json, tail};
@@ -131,9 +131,17 @@ fn what_if(bench: &BenchArgs, set: &str) -> Result<BenchArgs, Error> {
     if bench.replay.as_ref().is_some_and(Replay::is_a_stream) {
         return usage(format!("--what-if {set}: standard input is read once; take a file"));
     }
-    let mut spec: MemorySpec = spec.clone();
+    let (was, mut spec): (_, MemorySpec) = (spec.resolve(), spec.clone());
     let is_set = spec.set(key.trim(), value.trim()).and_then(|()| spec.resolve());
-    is_set.map_err(|e| of_what_if(set, e.into()))?;
+    let is = is_set.map_err(|e| of_what_if(set, e.into()))?;
+    let of = |config: &DriveConfig| {
+        let mut all = config.effective();
+        all["name"] = Value::Null;
+        all
+    };
+    if was.is_ok_and(|was| of(&was) == of(&is)) {
+        return usage(format!("--what-if {set}: so it is already"));
+    }
     let other = BenchArgs {
         drive: DriveSpec::Memory(spec),
         slowest: None,

@@ -121,8 +121,8 @@ impl Look {
     fn read(text: &str) -> Result<Look, String> {
         let other = |why: String| format!("answers with what is not to be explained: {why}");
         let wire: Wire = serde_json::from_str(text).map_err(|e| other(e.to_string()))?;
-        let of = "a drive that cannot tell where time goes: one with a protected cache, fault \
-                  rules or batched writes";
+        let of = "a drive that cannot tell where time goes: one of several targets, of \
+                  rules or of keys, or with a protected cache, fault rules or batched writes";
         let mut told = wire.works.ok_or_else(|| format!("serves {of}"))?;
         let unknown = || other("parts of another version".into());
         let mut works = vec![vec![(0, StorySum::default()); RANGES + 1]; OPS.len()];

@@ -192,8 +192,8 @@ impl Comparison {
         out.push_str("\nset differently\n");
         for Setting { name, values } in self.settings.iter().take(SETTINGS) {
             let _ = write!(out, "{name:<34}");
-            for value in values {
-                let _ = write!(out, " {:<NAME$}", short(value));
+            for value in apart(values) {
+                let _ = write!(out, " {value:<NAME$}");
             }
             trim_line(out);
         }
@@ -246,6 +246,40 @@ pub(crate) fn harmless(text: &str) -> String {
 fn trim_line(out: &mut String) {
     out.truncate(out.trim_end_matches(' ').len());
     out.push('\n');
+}
+
+/// Texts as they fit columns: where one is too long without what all end with, and at last
+/// without what all begin with.
+fn apart(texts: &[String]) -> Vec<String> {
+    let first: Vec<char> = texts.first().map_or(vec![], |text| text.chars().collect());
+    let is_long = texts.iter().any(|text| text.chars().count() > NAME);
+    let others = || texts.iter().skip(1);
+    let agree =
+        |all: &mut dyn Iterator<Item = (char, char)>| all.take_while(|(a, b)| a == b).count();
+    let end = |text: &String| agree(&mut first.iter().rev().copied().zip(text.chars().rev()));
+    let ends = others().map(end).min().unwrap_or(0);
+    let shortest = texts.iter().map(|text| text.chars().count()).min().unwrap_or(0);
+    let (mut from, mut cut) = (0, 0);
+    if is_long && texts.len() > 1 {
+        // A mark stands for it.
+        cut = ends.min(shortest).saturating_sub(1);
+        let begin = |text: &String| agree(&mut first.iter().copied().zip(text.chars()));
+        let begins = others().map(begin).min().unwrap_or(0);
+        from = begins.min(shortest - cut).saturating_sub(1);
+    }
+    let mark = |n: usize| if n > 0 { "…" } else { "" };
+    let one = |text: &String| {
+        let n = text.chars().count() - cut;
+        let rest: String = text.chars().take(n).collect();
+        match n + usize::from(cut > 0) > NAME {
+            true => {
+                let rest: String = rest.chars().skip(from).collect();
+                short(&format!("{}{rest}{}", mark(from), mark(cut)))
+            }
+            false => format!("{rest}{}", mark(cut)),
+        }
+    };
+    texts.iter().map(one).collect()
 }
 
 /// So much of the end of a text as fits a column.
@@ -383,6 +417,18 @@ fn flat(name: &str, value: &Value, put: &mut dyn FnMut(&str, String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_in_long_texts_is_seen() {
+        let apart = |texts: &[&str]| apart(&texts.iter().map(|&t| t.into()).collect::<Vec<_>>());
+        let ends = ["mem:datacenter-tlc,size=1G,store=none", "mem:client-tlc,size=1G,store=none"];
+        assert_eq!(apart(&ends), ["mem:datacenter-…", "mem:client-…"]);
+        let begins = ["a/long/path/to/a/drive.ssd", "a/long/path/to/a/other.ssd"];
+        assert_eq!(apart(&begins), ["…/drive.…", "…/other.…"]);
+        assert_eq!(apart(&["short", "other"]), ["short", "other"]);
+        assert_eq!(apart(&["", "a text that is too long for it"]), ["", "… is too long for it"]);
+        assert_eq!(apart(&["one text that is too long for it"]), ["… is too long for it"]);
+    }
     use crate::run::tests::{report, run};
 
     #[test]

@@ -24,6 +24,7 @@ Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
   FILE, ssd:FILE[,copy=yes]    a drive file of `ssdkit create`; copy=yes: a copy of it in memory
   nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench, replay, test, fio)
+  channel:PATH                 the same by its channel in shared memory (bench)
   null:[key=value,...]         the bare null driver (bench, replay)
   PATH, file:PATH[,key=value]  a block device or file (bench, replay, test, fio)
 
@@ -31,8 +32,9 @@ Drives:
   size=8G       logical capacity; gives the number of chunks
   spare=0.2     (T - U) / T, T the physical and U the logical pages of data
   store=memory  what is kept: memory, checksum, none
-  target=pblk   what translates: pblk; no blocks, for serve --redis and ycsb: batch (batched
-                writes), kv (values by key)
+  target=pblk   what translates: pblk, rules (a rule set); no blocks, for serve --redis and
+                ycsb: batch (batched writes), kv (values by key)
+  rules=minimal the set of target=rules: a file, minimal, latency:N, throughput:N, longevity:N
   keys=1M       keys that target=kv has room for; one for each 4 KiB of its size
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
   streams=1     streams in which writes of different placements are kept: 1 to 4

@@ -50,12 +50,13 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     } else {
         writeln!(
             out,
-            "{}: a drive of {} ({} of flash on {pus} parallel units{}, spare {:.4}, profile {}); \
+            "{}: a drive of {} ({} of flash on {pus} parallel units{}, {} of it for data: spare {:.4}; profile {}); \
              {} on the disk",
             harmless(&args.file),
             units::capacity(config.size),
             units::capacity(raw),
             parity(&config),
+            units::capacity(config.data_blocks() * BLOCK_BYTES),
             config.spare(),
             config.profile.name,
             units::capacity(used),

@@ -337,10 +337,11 @@ impl Info {
         line(
             "capacity",
             format!(
-                "{} of {} of flash on {} parallel units; spare {:.4}, store {}",
+                "{} of {} of flash on {} parallel units, {} of it for data: spare {:.4}; store {}",
                 size(config.size),
                 size(raw),
                 config.geometry.total_pus(),
+                size(config.data_blocks() * BLOCK_BYTES),
                 config.spare(),
                 config.spec.store.name(),
             ),

@@ -23,6 +23,7 @@ Examples:
 pub(crate) const MAN_EXAMPLES: &str = "\
 Examples:
   ssdkit man | man -l -
+  ssdkit man rules check | man -l -
   ssdkit man bench > ~/.local/share/man/man1/ssdkit-bench.1";
 
 /// Options of `ssdkit completions`.
@@ -35,8 +36,8 @@ pub struct CompletionsArgs {
 /// Options of `ssdkit man`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ManArgs {
-    /// Of this command; without one, of all.
-    pub command: Option<String>,
+    /// Of this command, and of one of its own, as in `rules check`; without one, of all.
+    pub command: Vec<String>,
 }
 
 /// Prints what the shell completes.
@@ -50,13 +51,16 @@ pub fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result<(), Er
 pub fn man(args: &ManArgs, out: &mut dyn Write) -> Result<(), Error> {
     let mut all = Cli::command();
     all.build();
-    let Some(name) = &args.command else { return Ok(Man::new(all).render(out)?) };
-    match all.find_subcommand(name) {
-        Some(one) => Ok(Man::new(one.clone()).render(out)?),
-        None => {
-            let names: Vec<&str> = all.get_subcommands().map(|one| one.get_name()).collect();
-            let names = names.join(", ");
-            Err(Error::Usage(format!("there is no command {name:?}: take one of {names}")))
-        }
+    let mut one = &all;
+    for name in &args.command {
+        one = one.find_subcommand(name).ok_or_else(|| {
+            let names: Vec<&str> = one.get_subcommands().map(|one| one.get_name()).collect();
+            let names = match names.is_empty() {
+                true => format!("`{}` has none", one.get_name()),
+                false => format!("take one of {}", names.join(", ")),
+            };
+            Error::Usage(format!("there is no command {name:?}: {names}"))
+        })?;
     }
+    Ok(Man::new(one.clone()).render(out)?)
 }

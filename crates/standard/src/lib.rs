@@ -257,7 +257,7 @@ fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
         return Ok(());
     }
     for Test { name, about, takes: (real, emulated), .. } in Test::ALL {
-        writeln!(out, "{name:<17} {about}; {real}, emulated {emulated}")?;
+        writeln!(out, "{name:<17} {about}; {real}; on the wall, of an emulated drive: {emulated}")?;
     }
     Ok(())
 }

@@ -155,6 +155,14 @@ impl Session<'_, '_> {
     /// Writes as much as the drive has, in random requests of 4 KiB, and where it tells goes
     /// on until it collects: before that no write waits for a block to be moved.
     pub fn age(&mut self) -> Result<(), Halt> {
+        self.write_over()?;
+        if !self.has_collected() {
+            self.note(NOT_COLLECTED);
+        }
+        Ok(())
+    }
+
+    fn write_over(&mut self) -> Result<(), Halt> {
         self.phase("writing over the drive at random");
         let mut load = self.load(&Access::random(BLOCK_BYTES, 0, self.depth))?;
         let blocks = self.bytes() / BLOCK_BYTES;
@@ -167,16 +175,14 @@ impl Session<'_, '_> {
             }
             written += requests;
         }
-        if !self.has_collected() {
-            self.note(NOT_COLLECTED);
-        }
         Ok(())
     }
 
-    /// The same for a test of rounds, which by itself may write too little to come to that:
+    /// The same for a test of rounds, which by itself may write too little to come to that,
+    /// and tells at its end where it has not:
     /// not of a drive that does not tell, nor of one that is taken as it is.
     pub fn age_until_it_collects(&mut self) -> Result<(), Halt> {
-        if self.stand.about.tells && !self.options.as_is { self.age() } else { Ok(()) }
+        if self.stand.about.tells && !self.options.as_is { self.write_over() } else { Ok(()) }
     }
 
     /// Whether the drive has moved data since it was full; of one that does not tell that is
