@@ -108,15 +108,8 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_the_run_and_wear_is_of_the_drive() {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 9,
-            pages: 8,
-            planes: 2,
-            page_bytes: 8192,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { chunks: 9, pages: 8, planes: 2, page_bytes: 8192, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let before =
             SlcHealth { most_rows: 40, blocks: 10, written: 100, erases: 5, ..Default::default() };

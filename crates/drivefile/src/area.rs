@@ -100,15 +100,7 @@ mod tests {
     use flash::{Dimensions, Geometry};
 
     fn header(journal: u64) -> Header {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 2,
-            pages: 4,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { chunks: 2, pages: 4, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let (profile, drive) = (String::new(), String::new());
         Header { geometry, kept: 8, cache: CacheMode::Protected { journal }, profile, drive }

@@ -440,15 +440,7 @@ mod tests {
 
     #[test]
     fn another_version_is_told() {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 1,
-            pages: 1,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions::LEAST;
         let geometry = Geometry::new(dim).unwrap();
         let (profile, drive) = (String::new(), String::new());
         let header = Header { geometry, kept: 8, cache: CacheMode::Volatile, profile, drive };

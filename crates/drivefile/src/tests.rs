@@ -19,15 +19,7 @@ use crate::{CacheMode, Header};
 
 /// A drive of 2 units of 3 chunks of 8 blocks, written by 2.
 fn header(kept: u32) -> Header {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 1,
-        chunks: 3,
-        pages: 4,
-        planes: 1,
-        page_bytes: 8192,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { groups: 2, chunks: 3, pages: 4, page_bytes: 8192, ..Dimensions::LEAST };
     let geometry = Geometry::new(dim).unwrap();
     let (profile, drive) = ("name = \"test\"".to_string(), "size = 1".to_string());
     Header { geometry, kept, cache: CacheMode::Volatile, profile, drive }

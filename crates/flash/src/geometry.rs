@@ -58,6 +58,17 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
+    /// The least drive: one of each, with pages of a block.
+    pub const LEAST: Dimensions = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: 1,
+        pages: 1,
+        planes: 1,
+        page_bytes: BLOCK_BYTES as u32,
+        pages_at_once: 1,
+    };
+
     /// Blocks in a row.
     pub fn row_blocks(&self) -> u64 {
         let page = u64::from(self.page_bytes) / BLOCK_BYTES;
@@ -398,15 +409,7 @@ mod tests {
 
     #[test]
     fn outside_is_not_inside() {
-        let dim = Dimensions {
-            groups: 3,
-            pus: 3,
-            chunks: 5,
-            pages: 3,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 3, pus: 3, chunks: 5, pages: 3, ..Dimensions::LEAST };
         let g = Geometry::new(dim).unwrap();
         assert!(g.contains(g.ppa(2, 2, 4, 2)));
         assert!(!g.contains(g.ppa(3, 0, 0, 0)));
@@ -418,15 +421,7 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_named() {
-        let good = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 1,
-            pages: 1,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let good = Dimensions::LEAST;
         let err = Geometry::new(Dimensions { planes: 9, ..good }).unwrap_err();
         assert!(err.to_string().contains("planes = 9"), "{err}");
         let err = Geometry::new(Dimensions { page_bytes: 2048, ..good }).unwrap_err();

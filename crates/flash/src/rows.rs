@@ -127,15 +127,7 @@ mod tests {
 
     /// Chunks of 4 rows of 2 blocks.
     fn geometry() -> Geometry {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 1,
-            chunks: 3,
-            pages: 4,
-            planes: 2,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 2, chunks: 3, pages: 4, planes: 2, ..Dimensions::LEAST };
         Geometry::new(dim).unwrap()
     }
 

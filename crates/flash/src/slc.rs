@@ -113,15 +113,7 @@ mod tests {
 
     #[test]
     fn sizes_are_whole_blocks_on_each_unit() {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 2,
-            chunks: 100,
-            pages: 12,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 2, pus: 2, chunks: 100, pages: 12, ..Dimensions::LEAST };
         let g = Geometry::new(dim).unwrap();
         let of = |size| {
             let slc = SlcCache { size, ..SlcCache::default() };

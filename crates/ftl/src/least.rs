@@ -82,15 +82,7 @@ mod tests {
 
     /// Four units of so many chunks.
     fn least(chunks: u32) -> Least {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 2,
-            chunks,
-            pages: 1,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 2, pus: 2, chunks, ..Dimensions::LEAST };
         Least::new(&Geometry::new(dim).unwrap()).unwrap()
     }
 

@@ -293,12 +293,11 @@ mod tests {
     fn device() -> Device<RamMedium> {
         let dim = Dimensions {
             groups: 2,
-            pus: 1,
             chunks: 4,
             pages: 4,
             planes: 2,
             page_bytes: 16384,
-            pages_at_once: 1,
+            ..Dimensions::LEAST
         };
         let geometry = Geometry::new(dim).unwrap();
         let timing = Timing { read: vec![50_000], program: vec![600_000], ..Timing::default() };

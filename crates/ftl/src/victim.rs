@@ -208,15 +208,7 @@ mod tests {
 
     /// A policy for two units of 8 chunks, and the chunks of each.
     fn policy(victim: Victim) -> (Box<dyn VictimPolicy>, [Vec<usize>; 2], [usize; 2]) {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 1,
-            chunks: 8,
-            pages: 1,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 2, chunks: 8, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let units: Vec<usize> = geometry.pus_channels_first().collect();
         let of = |unit: usize| (0..8).map(|n| geometry.chunk_of(unit, n)).collect();

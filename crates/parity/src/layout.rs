@@ -191,15 +191,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn geometry(groups: u32, pus: u32, chunks: u32, pages: u32) -> Geometry {
-        let dim = Dimensions {
-            groups,
-            pus,
-            chunks,
-            pages,
-            planes: 2,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups, pus, chunks, pages, planes: 2, ..Dimensions::LEAST };
         Geometry::new(dim).unwrap()
     }
 

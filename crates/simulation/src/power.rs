@@ -544,15 +544,7 @@ mod tests {
 
     #[test]
     fn what_was_programmed_is_left() {
-        let dim = flash::Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 2,
-            pages: 2,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = flash::Dimensions { chunks: 2, pages: 2, ..flash::Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let setup = Setup { geometry, kept: 8, ..Setup::sound(0) };
         let mut flash = Flash::new(&setup, None, 0).unwrap();

@@ -289,12 +289,10 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
     let data_chunks = 3;
     let dimensions = Dimensions {
         groups: 2,
-        pus: 1,
         chunks: data_chunks,
         pages: 2,
-        planes: 1,
         page_bytes: 8192,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let geometry = Geometry::new(with_reserve(dimensions)).expect("its ranges are kept");
     let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());

@@ -526,15 +526,7 @@ mod tests {
 
     #[test]
     fn wear_is_spread_over_steps_that_count_every_chunk() {
-        let dim = Dimensions {
-            groups: 3,
-            pus: 1,
-            chunks: 40,
-            pages: 1,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 3, chunks: 40, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         for most in [0u32, 1, 9, 10, 11, 100, 3000] {
             let mut chunks = vec![Chunk { wear: 7777, ..Chunk::default() }; geometry.chunk_slots()];
@@ -557,15 +549,7 @@ mod tests {
 
     #[test]
     fn states_are_told_apart() {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 7,
-            pages: 1,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { chunks: 7, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let mut chunks = vec![Chunk::default(); geometry.chunk_slots()];
         chunks[1].state = ChunkState::Open;

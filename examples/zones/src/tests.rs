@@ -67,15 +67,7 @@ fn suit(setup: &mut Setup) {
 /// A drive that limits its open chunks, in all or of a unit, is refused by name.
 #[test]
 fn drives_that_limit_their_open_chunks_are_refused() {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 2,
-        chunks: 4,
-        pages: 2,
-        planes: 1,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { pus: 2, chunks: 4, pages: 2, ..Dimensions::LEAST };
     let (geometry, none) = (Geometry::new(dim).unwrap(), u32::MAX);
     for (open_chunks, open_chunks_pu, is_refused) in
         [(none, none, false), (1000, none, true), (none, 1000, true)]

@@ -36,9 +36,8 @@ fn keyed() -> Keyed<'static> {
         pus: 2,
         chunks: 20,
         pages: 32,
-        planes: 1,
         page_bytes: 16384,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let geometry = Geometry::new(dimensions).unwrap();
     let medium = RamMedium::new(&geometry, 4096).unwrap();

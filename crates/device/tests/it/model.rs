@@ -835,15 +835,7 @@ fn back_pressure_loses_nothing() {
 fn copies_find_room_among_other_commands() {
     // Copies of 8 rows to 64 single blocks, while lists of 64 take all the
     // room for operations that there is.
-    let dim = Dimensions {
-        groups: 1,
-        pus: 8,
-        chunks: 64,
-        pages: 2,
-        planes: 8,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { pus: 8, chunks: 64, pages: 2, planes: 8, ..Dimensions::LEAST };
     let g = Geometry::new(dim).unwrap();
     let t = Timing { read: vec![10], program: vec![100], ..Timing::default() };
     let mut rig = Rig::new(drive(&g, &t, 0), 64);

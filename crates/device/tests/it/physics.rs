@@ -123,15 +123,7 @@ fn page_types_have_their_own_times() {
 /// A page of 16 KiB is four blocks: a block of it is a quarter.
 #[test]
 fn a_quarter_of_a_page_is_sensed_sooner_where_chips_can() {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: 2,
-        pages: 6,
-        planes: 2,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks: 2, pages: 6, planes: 2, page_bytes: 16384, ..Dimensions::LEAST };
     let t = Timing { read: vec![100, 200], read_partial: vec![60, 70], ..Timing::default() };
     let mut rig = common::Rig::new(drive(&Geometry::new(dim).unwrap(), &t, 0), 8);
     rig.one(cmd(1, Write, Ppa(0), 48));
@@ -583,15 +575,7 @@ fn tags_alone_and_whole_blocks() {
     use flash::TAG_BYTES;
     use port::Buffer;
 
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: 2,
-        pages: 4,
-        planes: 1,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks: 2, pages: 4, page_bytes: 16384, ..Dimensions::LEAST };
     let geometry = Geometry::new(dim).unwrap();
     let timing = Timing { read: vec![50_000], channel_rate: 400_000_000, ..Timing::default() };
     let mut drive = drive(&geometry, &timing, 0);

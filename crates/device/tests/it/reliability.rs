@@ -792,15 +792,7 @@ fn a_whole_life_ends_as_the_probabilities_say() {
         wear_notice: 60,
         ..model()
     };
-    let dim = flash::Dimensions {
-        groups: 2,
-        pus: 2,
-        chunks: 100,
-        pages: 1,
-        planes: 1,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = flash::Dimensions { groups: 2, pus: 2, chunks: 100, ..flash::Dimensions::LEAST };
     let g = Geometry::new(dim).unwrap();
     let t = Timing { endurance: ENDURANCE, ..Timing::default() };
     let life = |r: &Reliability| {
@@ -907,15 +899,7 @@ fn the_patrol_tells_of_what_has_grown_old() {
 
 #[test]
 fn notices_without_room_are_counted_and_told_later() {
-    let dim = flash::Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: 300,
-        pages: 1,
-        planes: 1,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = flash::Dimensions { chunks: 300, ..flash::Dimensions::LEAST };
     let g = Geometry::new(dim).unwrap();
     let r = Reliability { rber_base: 0.1, program_failure: 0.0, ..model() };
     let mut rig = Rig::new(device(&g, &timing(), &r, 2), 8);

@@ -119,8 +119,7 @@ fn large(kept: u32) -> Header {
         chunks: 3736,
         pages: 1024,
         planes: 2,
-        page_bytes: 4096,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let geometry = Geometry::new(dim).unwrap();
     assert!(geometry.blocks() * 4096 > 1 << 40);

@@ -20,15 +20,7 @@ fn reliability() -> Reliability {
 }
 
 fn geometry() -> Geometry {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: 4,
-        pages: 4,
-        planes: 1,
-        page_bytes: 8192,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks: 4, pages: 4, page_bytes: 8192, ..Dimensions::LEAST };
     Geometry::new(dim).unwrap()
 }
 

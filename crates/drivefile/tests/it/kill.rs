@@ -16,15 +16,8 @@ const DRIVE: &str = "DRIVEFILE_KILL_TEST";
 const KEPT: usize = 4096;
 
 fn geometry() -> Geometry {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 1,
-        chunks: 2,
-        pages: 16,
-        planes: 1,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim =
+        Dimensions { groups: 2, chunks: 2, pages: 16, page_bytes: 16384, ..Dimensions::LEAST };
     Geometry::new(dim).unwrap()
 }
 

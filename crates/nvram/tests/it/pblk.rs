@@ -54,12 +54,10 @@ type Drive = Protected<Pblk<Fuse<Device<RamMedium>>>, Shared>;
 fn geometry() -> Geometry {
     let dim = Dimensions {
         groups: 2,
-        pus: 1,
         chunks: DATA_CHUNKS,
         pages: 16,
-        planes: 1,
         page_bytes: 16384,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     Geometry::new(with_reserve(dim)).unwrap()
 }

@@ -411,12 +411,11 @@ proptest! {
 fn full(width: u32) -> Bench {
     let dim = Dimensions {
         groups: 4,
-        pus: 1,
         chunks: 5,
         pages: 6,
         planes: 2,
         page_bytes: 8192,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let mut bench = Bench::new(dim, width, 8, false, 7);
     let size = bench.drive.geometry().chunk_blocks() as usize;
@@ -430,15 +429,7 @@ fn full(width: u32) -> Bench {
 /// A drive that limits its open chunks, in all or of a unit, is refused by name.
 #[test]
 fn drives_that_limit_their_open_chunks_are_refused() {
-    let dim = Dimensions {
-        groups: 3,
-        pus: 1,
-        chunks: 4,
-        pages: 2,
-        planes: 1,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { groups: 3, chunks: 4, pages: 2, ..Dimensions::LEAST };
     let (geometry, none) = (Geometry::new(dim).unwrap(), u32::MAX);
     for (open_chunks, open_chunks_pu, is_refused) in
         [(none, none, false), (1000, none, true), (none, 1000, true)]

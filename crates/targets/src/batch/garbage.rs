@@ -149,15 +149,7 @@ mod tests {
 
     #[test]
     fn pages_read_back_and_are_counted() {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 1,
-            chunks: 300,
-            pages: 70,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 2, chunks: 300, pages: 70, ..Dimensions::LEAST };
         let g = Geometry::new(dim).unwrap();
         let mut garbage = Garbage::new(&g).unwrap();
         let at = |chunk, block| Location::at(g.ppa(1, 0, chunk, block), true);

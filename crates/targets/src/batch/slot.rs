@@ -286,15 +286,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn geometry() -> Geometry {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 2,
-            chunks: 16,
-            pages: 4,
-            planes: 2,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { groups: 2, pus: 2, chunks: 16, pages: 4, planes: 2, ..Dimensions::LEAST };
         Geometry::new(dim).unwrap()
     }
 

@@ -81,15 +81,7 @@ mod tests {
 
     #[test]
     fn the_higher_count_stays() {
-        let dim = Dimensions {
-            groups: 4,
-            pus: 4,
-            chunks: 300,
-            pages: 4,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 4, pus: 4, chunks: 300, pages: 4, ..Dimensions::LEAST };
         let g = Geometry::new(dim).unwrap();
         let mut wear = Wear::new(&g);
         wear.raise(5000, 7);

@@ -238,13 +238,11 @@ mod tests {
     #[test]
     fn rows_that_the_drive_has_not_are_told() {
         let geometry = Geometry::new(flash::Dimensions {
-            groups: 1,
             pus: 3,
             chunks: 5,
             pages: 8,
             planes: 2,
-            page_bytes: 4096,
-            pages_at_once: 1,
+            ..flash::Dimensions::LEAST
         })
         .unwrap();
         let last = geometry.chunk_start(geometry.chunk_of(2, 4)).0;

@@ -577,15 +577,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_rests_waits_for_others_that_are_busy() {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 2,
-            chunks: 4,
-            pages: 4,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { pus: 2, chunks: 4, pages: 4, ..Dimensions::LEAST };
         let mut stripe = Stripe::new(&Geometry::new(dim).unwrap(), 1, 8);
         stripe.able.set(0, true);
         stripe.rest(0, 192);

@@ -545,15 +545,8 @@ mod tests {
     #[test]
     fn what_is_kept_back_is_lent_but_for_a_checkpoint() {
         let (data_chunks, own) = (6, 6);
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 19,
-            pages: 2,
-            planes: 2,
-            page_bytes: 16384,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { chunks: 19, pages: 2, planes: 2, page_bytes: 16384, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let (bytes, victim) = (71 * BLOCK_BYTES, Victim::Greedy);
         let config = PblkConfig {

@@ -37,15 +37,7 @@ impl Load {
     /// A drive of `chunks` chunks of `pages` blocks for data, of which `spare`
     /// is not addressed, filled once in order.
     fn new(victim: Victim, chunks: u32, pages: u32, spare: f64) -> Load {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks,
-            pages,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { chunks, pages, ..Dimensions::LEAST };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();

@@ -341,15 +341,8 @@ fn a_full_drive_goes_on() {
 /// take what collection and tables need.
 #[test]
 fn small_batches_leave_room_to_collection() {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 2,
-        chunks: 24,
-        pages: 8,
-        planes: 2,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim =
+        Dimensions { groups: 2, pus: 2, chunks: 24, pages: 8, planes: 2, ..Dimensions::LEAST };
     let mut setup = Setup::of(dim, 3);
     (setup.config.forward_links, setup.config.log_rows) = (1, 8);
     let mut world = World::new(setup.filled(90), ram);
@@ -370,15 +363,7 @@ fn small_batches_leave_room_to_collection() {
 #[test]
 fn a_drive_that_is_too_small_is_told_what_would_do() {
     for (chunks, pages, log_rows) in [(24, 3, 4), (9, 64, 16), (5, 3, 8), (24, 2, 12), (2, 1, 4)] {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 2,
-            chunks,
-            pages,
-            planes: 2,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { pus: 2, chunks, pages, planes: 2, ..Dimensions::LEAST };
         let small = Setup::small(1).config;
         let config = BatchConfig { pages: 1, log_rows, ..small };
         let open = |dim| {

@@ -54,15 +54,7 @@ fn overwrite(drive: &mut Batch<Box<dyn OpenChannel>>, pages: u64, rounds: u64) -
 #[test]
 fn writes_go_to_all_units_when_collection_runs() {
     let profile = Profile::builtin("znand").unwrap();
-    let dim = Dimensions {
-        groups: 4,
-        pus: 4,
-        chunks: 150,
-        pages: 32,
-        planes: 1,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { groups: 4, pus: 4, chunks: 150, pages: 32, ..Dimensions::LEAST };
     let geometry = Geometry::new(dim).unwrap();
     let device =
         Device::new(&geometry, &profile.timing, ScriptedMedium::ram(&geometry, 8, ())).unwrap();

@@ -130,15 +130,7 @@ fn pages_of_the_map_come_and_go() {
 #[test]
 fn long_batches_are_whole_too() {
     for (planes, seed) in [(1, 1), (2, 2), (4, 3)] {
-        let dim = Dimensions {
-            groups: 4,
-            pus: 1,
-            chunks: 72,
-            pages: 64,
-            planes,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { groups: 4, chunks: 72, pages: 64, planes, ..Dimensions::LEAST };
         let mut setup = Setup::of(dim, seed);
         (setup.config.max_pages, setup.config.log_rows) = (511, 40);
         let mut world = World::new(setup.clone().filled(90), ram);
@@ -187,15 +179,7 @@ fn every_event<M: PowerCut>(setup: Setup, medium: fn(&Geometry) -> M) -> u64 {
 }
 
 fn tiny() -> Setup {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 1,
-        chunks: 30,
-        pages: 6,
-        planes: 2,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { groups: 2, chunks: 30, pages: 6, planes: 2, ..Dimensions::LEAST };
     let mut setup = Setup::of(dim, 3);
     setup.config.log_rows = 4;
     setup.config.max_pages = 20;

@@ -43,9 +43,8 @@ impl Rig {
             pus: 2,
             chunks: 32,
             pages: 8,
-            planes: 1,
             page_bytes: 8192,
-            pages_at_once: 1,
+            ..Dimensions::LEAST
         };
         let geometry = Geometry::new(dim).unwrap();
         let timing = Timing {

@@ -50,8 +50,7 @@ impl Script for Weak {
 
 fn geometry(groups: u32, pages: u32) -> Geometry {
     let chunks = DATA_CHUNKS;
-    let dim =
-        Dimensions { groups, pus: 1, chunks, pages, planes: 1, page_bytes: 8192, pages_at_once: 1 };
+    let dim = Dimensions { groups, chunks, pages, page_bytes: 8192, ..Dimensions::LEAST };
     Geometry::new(with_reserve(dim)).unwrap()
 }
 

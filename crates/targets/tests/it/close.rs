@@ -15,15 +15,7 @@ type Drive = Pblk<Device<ScriptedMedium>>;
 /// One unit whose chunks for data have `pages` rows of 4 blocks, and are full to
 /// so many tenths.
 fn drive(timing: &Timing, pages: u32, tenths: u64, victim: Victim) -> Drive {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: DATA_CHUNKS,
-        pages,
-        planes: 1,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks: DATA_CHUNKS, pages, page_bytes: 16384, ..Dimensions::LEAST };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let device = Device::new(&geometry, timing, ScriptedMedium::ram(&geometry, 8, ())).unwrap();

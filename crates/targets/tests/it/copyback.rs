@@ -34,13 +34,11 @@ fn config(g: &Geometry) -> PblkConfig {
 
 fn device(copyback: u32) -> (Device<RamMedium>, Geometry) {
     let dim = Dimensions {
-        groups: 1,
         pus: 2,
         chunks: DATA_CHUNKS,
         pages: 16,
-        planes: 1,
         page_bytes: 16384,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let g = Geometry::new(with_reserve(dim)).unwrap();
     let device = Device::new(&g, &timing(copyback), RamMedium::new(&g, 8).unwrap()).unwrap();

@@ -95,15 +95,8 @@ impl Rig {
     /// ended, or not.
     fn filled(ends: bool) -> Rig {
         let chunks = DATA_CHUNKS;
-        let dim = Dimensions {
-            groups: 2,
-            pus: 1,
-            chunks,
-            pages: 32,
-            planes: 1,
-            page_bytes: 16384,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { groups: 2, chunks, pages: 32, page_bytes: 16384, ..Dimensions::LEAST };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 8, Rotten::default());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();

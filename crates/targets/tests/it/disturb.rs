@@ -57,12 +57,10 @@ impl Rig {
     fn of(reliability: &Reliability, pages: u32) -> Rig {
         let data = Dimensions {
             groups: 2,
-            pus: 1,
             chunks: DATA_CHUNKS,
             pages,
-            planes: 1,
             page_bytes: 8192,
-            pages_at_once: 1,
+            ..Dimensions::LEAST
         };
         let geometry = Geometry::new(with_reserve(data)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 8, ());

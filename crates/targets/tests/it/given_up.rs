@@ -16,15 +16,8 @@ type Target = Batch<Box<dyn OpenChannel>>;
 
 /// A new target that is mostly full.
 fn target() -> (Target, BatchConfig) {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 1,
-        chunks: 60,
-        pages: 16,
-        planes: 1,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim =
+        Dimensions { groups: 2, chunks: 60, pages: 16, page_bytes: 16384, ..Dimensions::LEAST };
     let geometry = Geometry::new(dim).unwrap();
     let medium = ScriptedMedium::ram(&geometry, 8, ());
     let device = Device::new(&geometry, &Timing::default(), medium).unwrap();

@@ -29,9 +29,8 @@ impl Host {
             pus: 2,
             chunks: DATA_CHUNKS,
             pages: 16,
-            planes: 1,
             page_bytes: 16384,
-            pages_at_once: 1,
+            ..Dimensions::LEAST
         };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let timing = Timing {
@@ -220,15 +219,7 @@ fn before_it_begins_nothing_is_different() {
 #[test]
 fn thousands_of_stale_chunks_are_erased() {
     let chunks = 12_000;
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks,
-        pages: 2,
-        planes: 1,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks, pages: 2, ..Dimensions::LEAST };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let timing = Timing { read: vec![50], program: vec![600], erase: 3_000, ..Timing::default() };
     let device = Device::new(&geometry, &timing, ScriptedMedium::ram(&geometry, 0, ())).unwrap();

@@ -40,15 +40,8 @@ pub fn fill(value: Value, bytes: &mut [u8]) {
 }
 
 pub fn small(seed: u64) -> World {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 2,
-        chunks: 12,
-        pages: 8,
-        planes: 2,
-        page_bytes: 4096,
-        pages_at_once: 1,
-    };
+    let dim =
+        Dimensions { groups: 2, pus: 2, chunks: 12, pages: 8, planes: 2, ..Dimensions::LEAST };
     World::new(dim, seed, |geometry| ScriptedMedium::ram(geometry, 8, ()))
 }
 

@@ -16,15 +16,7 @@ impl Host {
     /// A drive of one unit, the first read of whose first block of data ends a
     /// second late.
     fn late() -> Host {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: 4,
-            pages: 4,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim = Dimensions { chunks: 4, pages: 4, ..Dimensions::LEAST };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let timing =
             Timing { read: vec![1_000], program: vec![2_000], erase: 3_000, ..Timing::default() };

@@ -31,8 +31,7 @@ fn timing() -> Timing {
 /// One unit, and pages of the map that are read one by one.
 fn geometry() -> Geometry {
     let (chunks, pages, page_bytes) = (DATA_CHUNKS, 64, 4096);
-    let dim =
-        Dimensions { groups: 1, pus: 1, chunks, pages, planes: 1, page_bytes, pages_at_once: 1 };
+    let dim = Dimensions { chunks, pages, page_bytes, ..Dimensions::LEAST };
     Geometry::new(with_reserve(dim)).unwrap()
 }
 

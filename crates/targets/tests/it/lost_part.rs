@@ -35,15 +35,7 @@ impl Script for Unmovable {
 type Host = crate::host::Host<Pblk<Device<ScriptedMedium>>, Ppa>;
 
 fn host() -> Host {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: 6,
-        pages: 4,
-        planes: 1,
-        page_bytes: 8192,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks: 6, pages: 4, page_bytes: 8192, ..Dimensions::LEAST };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let timing = Timing {
         read: vec![50_000],

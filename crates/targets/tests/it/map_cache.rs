@@ -33,15 +33,8 @@ impl Host {
 
     /// The same, where the target is above a link.
     fn behind(link: LinkTiming, pages: u64) -> Host {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 2,
-            chunks: DATA_CHUNKS,
-            pages: 64,
-            planes: 1,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { groups: 2, pus: 2, chunks: DATA_CHUNKS, pages: 64, ..Dimensions::LEAST };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = RamMedium::new(&geometry, BLOCK as u32).unwrap();
         let device = Device::new(&geometry, &timing(), medium).unwrap();

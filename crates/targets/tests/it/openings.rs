@@ -25,15 +25,8 @@ fn timing() -> Timing {
 }
 
 fn geometry(pus: u32, streams: u32) -> Geometry {
-    let dim = Dimensions {
-        groups: 1,
-        pus,
-        chunks: DATA_CHUNKS,
-        pages: 6,
-        planes: 1,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim =
+        Dimensions { pus, chunks: DATA_CHUNKS, pages: 6, page_bytes: 16384, ..Dimensions::LEAST };
     let dim = with_reserve(dim);
     Geometry::new(Dimensions { chunks: dim.chunks + streams - 1, ..dim }).unwrap()
 }

@@ -170,9 +170,8 @@ impl Setup {
             pus: self.pus,
             chunks: DATA_CHUNKS,
             pages: self.pages,
-            planes: 1,
             page_bytes: 16384,
-            pages_at_once: 1,
+            ..Dimensions::LEAST
         };
         let dim = with_reserve(dim);
         Geometry::new(Dimensions { chunks: dim.chunks + self.streams - 1, ..dim }).unwrap()

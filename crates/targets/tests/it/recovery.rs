@@ -576,12 +576,11 @@ proptest! {
 fn plain(kept: u32) -> Bench {
     let dim = Dimensions {
         groups: 2,
-        pus: 1,
         chunks: DATA_CHUNKS,
         pages: 4,
         planes: 2,
         page_bytes: 8192,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let setup = Setup {
         dim,
@@ -747,15 +746,7 @@ fn program(device: &mut Device<ScriptedMedium>, chunk: u32, tags: &[Tag]) {
 /// victim's last survivors just fit in it. Recovery must see that the others
 /// were moved, and must take that victim, whatever the policy.
 fn tightest(victim: Victim) {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: DATA_CHUNKS,
-        pages: 4,
-        planes: 1,
-        page_bytes: 16384,
-        pages_at_once: 1,
-    };
+    let dim = Dimensions { chunks: DATA_CHUNKS, pages: 4, page_bytes: 16384, ..Dimensions::LEAST };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let medium = ScriptedMedium::ram(&geometry, 8, ());
     let mut device = Device::new(&geometry, &Timing::default(), medium).unwrap();

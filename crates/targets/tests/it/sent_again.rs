@@ -64,9 +64,8 @@ impl Host {
             pus: 2,
             chunks: DATA_CHUNKS,
             pages: 8,
-            planes: 1,
             page_bytes: 16384,
-            pages_at_once: 1,
+            ..Dimensions::LEAST
         };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let link = LinkTiming {

@@ -38,15 +38,8 @@ fn config(geometry: &Geometry, streams: u32) -> PblkConfig {
 
 impl Rig {
     fn new(streams: u32) -> Result<Rig, PblkError> {
-        let data = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: DATA_CHUNKS,
-            pages: 16,
-            planes: 1,
-            page_bytes: 16384,
-            pages_at_once: 1,
-        };
+        let data =
+            Dimensions { chunks: DATA_CHUNKS, pages: 16, page_bytes: 16384, ..Dimensions::LEAST };
         let chunks = DATA_CHUNKS + reserve_chunks(&data, streams);
         let geometry = Geometry::new(Dimensions { chunks, ..data }).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 8, ());

@@ -32,15 +32,8 @@ struct Life {
 impl Life {
     fn new(victim: Victim, timing: &Timing, (groups, pus, data_chunks): (u32, u32, u32)) -> Life {
         let chunks = data_chunks;
-        let dim = Dimensions {
-            groups,
-            pus,
-            chunks,
-            pages: 32,
-            planes: 1,
-            page_bytes: 8192,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { groups, pus, chunks, pages: 32, page_bytes: 8192, ..Dimensions::LEAST };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, timing, medium).unwrap();

@@ -25,13 +25,11 @@ fn timing(unreadable: u32) -> Timing {
 
 fn geometry(streams: u32) -> Geometry {
     let dim = Dimensions {
-        groups: 1,
         pus: PUS as u32,
         chunks: DATA_CHUNKS,
         pages: (CHUNK / ROW) as u32,
-        planes: 1,
         page_bytes: 16384,
-        pages_at_once: 1,
+        ..Dimensions::LEAST
     };
     let dim = with_reserve(dim);
     Geometry::new(Dimensions { chunks: dim.chunks + streams - 1, ..dim }).unwrap()

@@ -250,15 +250,8 @@ pub struct Setup {
 impl Setup {
     /// A small drive.
     pub fn small(seed: u64) -> Setup {
-        let dim = Dimensions {
-            groups: 2,
-            pus: 2,
-            chunks: 32,
-            pages: 8,
-            planes: 2,
-            page_bytes: 4096,
-            pages_at_once: 1,
-        };
+        let dim =
+            Dimensions { groups: 2, pus: 2, chunks: 32, pages: 8, planes: 2, ..Dimensions::LEAST };
         Setup::of(dim, seed)
     }
 
