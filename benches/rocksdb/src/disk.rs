@@ -198,16 +198,7 @@ impl Disk {
             BlockOp::Trim | BlockOp::WriteZeroes => {}
         }
         inner.slots[slot as usize] = Slot::Outside(None);
-        let req = BlockReq {
-            id: u64::from(slot),
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        };
+        let req = BlockReq::new(u64::from(slot), op, offset, len, buffer);
         let kept = inner.cmds.push(req);
         assert!(kept.is_ok(), "the ring has room for all slots");
         let Inner { drive, cmds, now, .. } = &mut *inner;

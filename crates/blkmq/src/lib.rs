@@ -42,7 +42,7 @@
 //!
 //! let (mut reqs, mut done) = (Ring::new(32), Ring::new(32));
 //! let (op, buffer) = (BlockOp::Read, Buffer::empty());
-//! reqs.push(BlockReq { id: 7, op, fua: false, placement: 0, queue: 0, offset: 4096, len: 4096, buffer }).unwrap();
+//! reqs.push(BlockReq::new(7, op, 4096, 4096, buffer)).unwrap();
 //! contexts[1].submit(Time(100), &mut reqs);
 //! contexts[1].advance(Time(400), &mut done);
 //!

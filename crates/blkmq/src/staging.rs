@@ -111,8 +111,7 @@ const GONE: u64 = u64::MAX;
 impl Default for Staged {
     fn default() -> Staged {
         let (op, buffer) = (BlockOp::Flush, Buffer::empty());
-        let req =
-            BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset: 0, len: 0, buffer };
+        let req = BlockReq::new(0, op, 0, 0, buffer);
         let out = Outgoing { req, from: 0, submitted: Time::ZERO, parts: Parts::NONE };
         Staged { out, stamp: GONE }
     }

@@ -116,6 +116,19 @@ pub struct VectorCmd {
 }
 
 impl VectorCmd {
+    /// A command on so many neighbours, from the first on, for a user.
+    #[inline]
+    pub fn new(
+        cookie: u64,
+        op: VectorOp,
+        content: Content,
+        (ppa, count): (Ppa, u8),
+        buffer: Buffer,
+    ) -> VectorCmd {
+        let whose = Whose::default();
+        VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer }
+    }
+
     /// Bytes that its buffer must have, on a medium that keeps `kept` a block.
     #[inline]
     pub fn buffer_bytes(&self, kept: u32) -> usize {

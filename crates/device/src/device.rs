@@ -109,14 +109,8 @@ struct Command {
 impl Default for Command {
     fn default() -> Command {
         let cmd = VectorCmd {
-            cookie: 0,
-            op: VectorOp::Read,
-            content: Content::Data,
             whose: Whose::User,
-            count: 0,
-            ppa: Ppa(0),
-            list: None,
-            buffer: Buffer::empty(),
+            ..VectorCmd::new(0, VectorOp::Read, Content::Data, (Ppa(0), 0), Buffer::empty())
         };
         let (writing, inside) = (false, false);
         Command { cmd, left: 0, failed: 0, status: Status::SUCCESS, writing, inside }

@@ -134,7 +134,7 @@ mod tests {
             let (id, op, fua, placement) = (0, BlockOp::Write, false, 0);
             let buffer = Buffer::zeroed(len).unwrap();
             let len = len as u64;
-            queue.put(|| BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer });
+            queue.put(|| BlockReq { fua, placement, ..BlockReq::new(id, op, offset, len, buffer) });
             drive.submit(now, &mut queue);
             while done.is_empty() {
                 now = drive.next_event().unwrap();

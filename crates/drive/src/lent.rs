@@ -281,16 +281,7 @@ mod tests {
         let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
         let buffer = Buffer::zeroed(4096).unwrap();
         let (op, fua) = (BlockOp::Write, true);
-        cmds.put(|| BlockReq {
-            id: 3,
-            op,
-            fua,
-            placement: 0,
-            queue: 0,
-            offset: 0,
-            len: 4096,
-            buffer,
-        });
+        cmds.put(|| BlockReq { fua, ..BlockReq::new(3, op, 0, 4096, buffer) });
         drive.submit(Time(now), &mut cmds);
         loop {
             let at = drive.next_event().unwrap();

@@ -103,16 +103,7 @@ mod tests {
         while now < until || ended < sent {
             while sent < ended + depth && now < until {
                 let (offset, len, buffer) = (sent * PIECE % bytes, PIECE, Buffer::empty());
-                cmds.put(|| BlockReq {
-                    id: 0,
-                    op,
-                    fua: false,
-                    placement: 0,
-                    queue: 0,
-                    offset,
-                    len,
-                    buffer,
-                });
+                cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
                 sent += 1;
             }
             drive.submit(now, &mut cmds);
@@ -238,16 +229,7 @@ mod tests {
         let (mut cmds, mut done) = (Ring::new(2), Ring::new(2));
         for at in [5_000, 25_000] {
             let (op, offset, len, buffer) = (BlockOp::Read, 0, 4096, Buffer::empty());
-            cmds.put(|| BlockReq {
-                id: at,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(at, op, offset, len, buffer));
             drive.submit(Time(at), &mut cmds);
         }
         while done.len() < 2 {

@@ -211,16 +211,7 @@ mod tests {
         let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
         let len = if op == BlockOp::Flush { 0 } else { 64 << 10 };
         let buffer = Buffer::zeroed(len as usize).unwrap();
-        cmds.put(|| BlockReq {
-            id: 0,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        });
+        cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
         drive.submit(now, &mut cmds);
         loop {
             let at = drive.next_event().expect("it is inside");

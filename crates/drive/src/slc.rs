@@ -148,16 +148,7 @@ mod tests {
         while offset < offsets.end || inside > 0 {
             while inside < 32 && offset < offsets.end {
                 let (op, len, buffer) = (BlockOp::Write, PIECE, Buffer::empty());
-                cmds.put(|| BlockReq {
-                    id: 0,
-                    op,
-                    fua: false,
-                    placement: 0,
-                    queue: 0,
-                    offset,
-                    len,
-                    buffer,
-                });
+                cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
                 (offset, inside) = (offset + PIECE, inside + 1);
             }
             drive.submit(now, &mut cmds);

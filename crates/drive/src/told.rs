@@ -148,7 +148,7 @@ mod tests {
 
     fn request(id: u64, offset: u64) -> BlockReq {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len: 4096, buffer }
+        BlockReq::new(id, op, offset, 4096, buffer)
     }
 
     /// A drive that is full is asked again and again: what waits is noted once.

@@ -71,7 +71,7 @@ fn request(id: u64, bytes: u64, queues: u64, random: &mut random::Random) -> Blo
     let offset = random.below(bytes / 32768) * 32768;
     let fua = op == BlockOp::Write && random.below(16) == 0;
     let queue = random.below(queues) as u8;
-    BlockReq { id, op, fua, placement: 0, queue, offset, len, buffer: Buffer::empty() }
+    BlockReq { fua, queue, ..BlockReq::new(id, op, offset, len, Buffer::empty()) }
 }
 
 /// Requests in bursts, each burst after a rest, some while others are inside. Gives

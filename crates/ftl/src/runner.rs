@@ -187,16 +187,7 @@ impl<'a, D: OpenChannel, E: From<Halt>> Runner<'a, D, E> {
         }
         let op = if fill.is_some() { VectorOp::Write } else { VectorOp::Read };
         let (cookie, count) = (number as u64, count as u8);
-        let cmd = VectorCmd {
-            cookie,
-            op,
-            content,
-            whose: Default::default(),
-            count,
-            ppa,
-            list: None,
-            buffer,
-        };
+        let cmd = VectorCmd::new(cookie, op, content, (ppa, count), buffer);
         self.out.push(cmd).expect("there is a place for each lane");
         Ok(())
     }

@@ -120,7 +120,7 @@ mod tests {
 
     fn read(id: u64) -> BlockReq {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq { id, op, fua: false, placement: 0, queue: 0, offset: 0, len: 4096, buffer }
+        BlockReq::new(id, op, 0, 4096, buffer)
     }
 
     /// Requests in bursts of up to 8, for who waits or looks: all come back once.

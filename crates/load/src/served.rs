@@ -281,16 +281,7 @@ mod tests {
         assert_eq!(served.shape().bytes, 1 << 20);
         let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
         let buffer = Buffer::zeroed(4096).unwrap();
-        queue.put(|| BlockReq {
-            id: 0,
-            op: BlockOp::Read,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: 0,
-            len: 4096,
-            buffer,
-        });
+        queue.put(|| BlockReq::new(0, BlockOp::Read, 0, 4096, buffer));
         let Err(e) = served.turn(None, &mut queue, &mut done) else { panic!("it is silent") };
         assert!(e.to_string().contains("owed 1 answer"), "{e}");
     }

@@ -204,16 +204,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
         buffer: Buffer,
     ) -> Result<Status, JournalError> {
         let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
-        cmds.put(|| BlockReq {
-            id: 0,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        });
+        cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
         loop {
             if !cmds.is_empty() {
                 self.below.submit(self.now, &mut cmds);

@@ -186,16 +186,8 @@ impl<D: OpenChannel> Parity<D> {
         let (ppa, whose) =
             (self.layout.at(chunk, at.number * self.layout.row + from), Whose::Metadata);
         self.lanes[lane].job = Job::CatchUp(at);
-        let cmd = VectorCmd {
-            cookie: 0,
-            op,
-            content,
-            whose,
-            count: blocks as u8,
-            ppa,
-            list: None,
-            buffer,
-        };
+        let cmd =
+            VectorCmd { whose, ..VectorCmd::new(0, op, content, (ppa, blocks as u8), buffer) };
         self.send(Cookie::Lane(lane), cmd);
     }
 

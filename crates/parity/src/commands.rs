@@ -60,14 +60,8 @@ pub(crate) struct Command {
 impl Default for Command {
     fn default() -> Command {
         Command::new(VectorCmd {
-            cookie: 0,
-            op: VectorOp::Flush,
-            content: Content::Data,
             whose: Whose::User,
-            count: 0,
-            ppa: Ppa(0),
-            list: None,
-            buffer: Buffer::empty(),
+            ..VectorCmd::new(0, VectorOp::Flush, Content::Data, (Ppa(0), 0), Buffer::empty())
         })
     }
 }

@@ -224,7 +224,7 @@ impl<D: OpenChannel> Parity<D> {
     pub(crate) fn send_flush(&mut self, cookie: Cookie, buffer: Buffer) -> u64 {
         let (op, content, count, ppa) = (VectorOp::Flush, Content::Data, 0, Ppa(0));
         let whose = Whose::User;
-        let cmd = VectorCmd { cookie: 0, op, content, whose, count, ppa, list: None, buffer };
+        let cmd = VectorCmd { whose, ..VectorCmd::new(0, op, content, (ppa, count), buffer) };
         self.send(cookie, cmd);
         self.flushes += 1;
         self.flushes

@@ -114,7 +114,7 @@ impl<D: OpenChannel> Parity<D> {
         let buffer = std::mem::take(&mut held.buffer);
         let whose = held.whose;
         let mut cmd =
-            VectorCmd { cookie: 0, op, content, whose, count, ppa: Ppa(0), list: None, buffer };
+            VectorCmd { whose, ..VectorCmd::new(0, op, content, (Ppa(0), count), buffer) };
         if self.commands[id].cmd.is_in_row(&self.layout.upper) {
             cmd.ppa = self.layout.home(self.commands[id].cmd.ppa);
         } else {

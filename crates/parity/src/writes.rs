@@ -184,16 +184,8 @@ impl<D: OpenChannel> Parity<D> {
         let held = &mut self.commands[id].cmd;
         let (op, content, buffer) = (held.op, held.content, std::mem::take(&mut held.buffer));
         let (ppa, whose) = (self.layout.home(Ppa(base)), held.whose);
-        let mut cmd = VectorCmd {
-            cookie: 0,
-            op,
-            content,
-            whose,
-            count: count as u8,
-            ppa,
-            list: None,
-            buffer,
-        };
+        let mut cmd =
+            VectorCmd { whose, ..VectorCmd::new(0, op, content, (ppa, count as u8), buffer) };
         if from % self.layout.row + count > self.layout.row {
             let mut list = self.list();
             let layout = &self.layout;
@@ -290,7 +282,7 @@ impl<D: OpenChannel> Parity<D> {
             let buffer = std::mem::take(&mut stripe.sum);
             debug_assert_eq!(buffer.len() % (row as usize), 0);
             let whose = stripe.owner.map_or(Whose::User, |owner| self.commands[owner].cmd.whose);
-            let cmd = VectorCmd { cookie: 0, op, content, whose, count, ppa, list: None, buffer };
+            let cmd = VectorCmd { whose, ..VectorCmd::new(0, op, content, (ppa, count), buffer) };
             self.counters.parity += u64::from(row);
             self.send(Cookie::Parity(id), cmd);
         }

@@ -50,6 +50,14 @@ pub struct BlockReq {
     pub buffer: Buffer,
 }
 
+impl BlockReq {
+    /// A request that need not be durable, of the first queue, with no placement.
+    #[inline]
+    pub fn new(id: u64, op: BlockOp, offset: u64, len: u64, buffer: Buffer) -> BlockReq {
+        BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    }
+}
+
 /// A completed block request.
 #[derive(Debug)]
 pub struct BlockDone {
@@ -125,16 +133,7 @@ mod tests {
     const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 1 << 16, depth: 8 };
 
     fn read(offset: u64, len: u64, buffer: usize) -> BlockReq {
-        BlockReq {
-            id: 0,
-            op: BlockOp::Read,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer: Buffer::zeroed(buffer).unwrap(),
-        }
+        BlockReq::new(0, BlockOp::Read, offset, len, Buffer::zeroed(buffer).unwrap())
     }
 
     #[test]

@@ -379,16 +379,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
         let (shard, offset) = self.place(req.offset);
         let BlockReq { id, op, fua, len, .. } = *req;
         let buffer = Buffer::empty();
-        self.shards[shard].port.hint(&BlockReq {
-            id,
-            op,
-            fua,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        });
+        self.shards[shard]
+            .port
+            .hint(&BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
     }
 
     fn set_stories(&mut self, on: bool) {

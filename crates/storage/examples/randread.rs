@@ -72,16 +72,7 @@ fn read(
             random ^= random << 17;
             let offset = random % blocks * BLOCK;
             let (op, len) = (BlockOp::Read, BLOCK);
-            cmds.put(|| BlockReq {
-                id: 0,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
             inside += 1;
         }
         if inside == 0 {

@@ -278,11 +278,7 @@ mod tests {
     fn inside(op: BlockOp, fua: bool, plan: &mut Plan) -> Inside {
         let data = matches!(op, BlockOp::Read | BlockOp::Write);
         let buffer = Buffer::zeroed(if data { LEN as usize } else { 0 }).unwrap();
-        Inside::new(
-            BlockReq { id: 0, op, fua, placement: 0, queue: 0, offset: 0, len: LEN, buffer },
-            plan,
-            &backing(),
-        )
+        Inside::new(BlockReq { fua, ..BlockReq::new(0, op, 0, LEN, buffer) }, plan, &backing())
     }
 
     fn error(e: Errno) -> i32 {

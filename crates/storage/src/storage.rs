@@ -165,16 +165,7 @@ fn probe(backing: &Arc<Backing>, engine: Engine, mode: Mode) -> Result<(), &'sta
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
     let buffer = Buffer::zeroed(BLOCK_BYTES as usize).map_err(|_| "there is no memory")?;
     let len = BLOCK_BYTES;
-    cmds.put(|| BlockReq {
-        id: 0,
-        op: BlockOp::Read,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: 0,
-        len,
-        buffer,
-    });
+    cmds.put(|| BlockReq::new(0, BlockOp::Read, 0, len, buffer));
     queue.submit(Time::ZERO, &mut cmds);
     let start = Instant::now();
     loop {

@@ -130,17 +130,7 @@ mod tests {
             for i in 0..5 {
                 let (op, buffer) = (BlockOp::Read, Buffer::empty());
                 let id = core * 100 + i;
-                reqs.push(BlockReq {
-                    id,
-                    op,
-                    fua: false,
-                    placement: 0,
-                    queue: 0,
-                    offset: 0,
-                    len: 4096,
-                    buffer,
-                })
-                .unwrap();
+                reqs.push(BlockReq::new(id, op, 0, 4096, buffer)).unwrap();
             }
             port.submit(Time::ZERO, &mut reqs);
             assert_eq!(reqs.drain().count(), 1, "there is room for four");

@@ -237,16 +237,7 @@ mod tests {
 
     fn read(id: u64, block: u64) -> BlockReq {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: block * 4096,
-            len: 4096,
-            buffer,
-        }
+        BlockReq::new(id, op, block * 4096, 4096, buffer)
     }
 
     fn timed(depth: usize) -> Timed {

@@ -178,16 +178,7 @@ mod tests {
     use super::*;
 
     fn req(op: BlockOp, offset: u64, len: u64, fua: bool) -> BlockReq {
-        BlockReq {
-            id: 7 << 32,
-            op,
-            fua,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer: Buffer::empty(),
-        }
+        BlockReq { fua, ..BlockReq::new(7 << 32, op, offset, len, Buffer::empty()) }
     }
 
     #[test]

@@ -154,16 +154,7 @@ fn pblk(args: &Args) -> (Time, Time, u64, u64) {
         pblk.shape().max_bytes
     );
     let make = |op| {
-        move |id: u64, buffer: Buffer| BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: id * args.bytes,
-            len: args.bytes,
-            buffer,
-        }
+        move |id: u64, buffer: Buffer| BlockReq::new(id, op, id * args.bytes, args.bytes, buffer)
     };
     let end = |done: port::BlockDone| {
         assert!(done.status.is_ok(), "{}", done.status);

@@ -304,16 +304,7 @@ impl Loop {
         let offset = self.rng.below(self.blocks) * 4096;
         self.stamps[id] = now;
         let id = id as u64;
-        self.queue.put(|| BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len: 4096,
-            buffer: Buffer::empty(),
-        });
+        self.queue.put(|| BlockReq::new(id, op, offset, 4096, Buffer::empty()));
     }
 
     #[inline(always)]
@@ -427,16 +418,7 @@ impl Loop {
         while offset < self.blocks * 4096 {
             let op = BlockOp::Write;
             let buffer = Buffer::empty();
-            self.queue.put(|| BlockReq {
-                id: 0,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            });
+            self.queue.put(|| BlockReq::new(0, op, offset, len, buffer));
             offset += len;
             while !self.queue.is_empty() || self.port.next_event().is_some() {
                 self.port.submit(Time::ZERO, &mut self.queue);

@@ -86,7 +86,7 @@ impl Bench {
             self.turn();
         }
         let buffer = self.free.pop().expect("one is free");
-        let req = BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset, len, buffer };
+        let req = BlockReq::new(0, op, offset, len, buffer);
         self.queue.push(req).expect("as many as buffers");
     }
 

@@ -149,16 +149,7 @@ impl Submitter {
         for tag in 0..load.burst as u64 {
             let buffer = Buffer::empty();
             let op = BlockOp::Read;
-            let read = BlockReq {
-                id: tag,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset: 0,
-                len: 4096,
-                buffer,
-            };
+            let read = BlockReq::new(tag, op, 0, 4096, buffer);
             self.cmds.push(read).expect("a burst is at most the depth");
             self.waiter.submitted(tag, op, 4096, now);
             self.sent[tag as usize] = now;

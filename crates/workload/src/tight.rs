@@ -123,16 +123,7 @@ impl Tight {
     {
         let TightOptions { op, len, .. } = self.options;
         let offset = self.rng.below(self.places) * len;
-        self.reqs.put(|| BlockReq {
-            id: 0,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        });
+        self.reqs.put(|| BlockReq::new(0, op, offset, len, buffer));
         let last = self.reqs.len() - 1;
         if let Some(req) = self.reqs.get(last) {
             drive.hint(req);

@@ -107,17 +107,7 @@ mod tests {
         let mut cmds = Ring::new(4);
         for (op, len) in [(BlockOp::Write, 2), (BlockOp::Read, 64), (BlockOp::Write, 5)] {
             let (len, buffer) = (len * BLOCK_BYTES, Buffer::empty());
-            cmds.push(BlockReq {
-                id: 0,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset: 0,
-                len,
-                buffer,
-            })
-            .unwrap();
+            cmds.push(BlockReq::new(0, op, 0, len, buffer)).unwrap();
         }
         drive.submit(Time::ZERO, &mut cmds);
         assert_eq!(blocks.get(), 2);

@@ -78,16 +78,7 @@ fn request(line: &str, shape: &Shape) -> Result<BlockReq, String> {
     };
     if op == BlockOp::Flush {
         let buffer = Buffer::empty();
-        return Ok(BlockReq {
-            id: 0,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: 0,
-            len: 0,
-            buffer,
-        });
+        return Ok(BlockReq::new(0, op, 0, 0, buffer));
     }
     let blocks = shape.bytes / BLOCK_BYTES;
     let block = block.and_then(|word| word.parse().ok()).filter(|&block: &u64| block < blocks);
@@ -95,16 +86,7 @@ fn request(line: &str, shape: &Shape) -> Result<BlockReq, String> {
     let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize).map_err(|e| e.to_string())?;
     let place = buffer.bytes_mut().get_mut(..text.len());
     place.ok_or("a block has 4096 bytes")?.copy_from_slice(text.as_bytes());
-    Ok(BlockReq {
-        id: 0,
-        op,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: block * BLOCK_BYTES,
-        len: BLOCK_BYTES,
-        buffer,
-    })
+    Ok(BlockReq::new(0, op, block * BLOCK_BYTES, BLOCK_BYTES, buffer))
 }
 
 /// What the client gets for a completion.

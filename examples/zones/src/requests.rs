@@ -169,32 +169,14 @@ impl<D: OpenChannel> Zones<D> {
             }
         };
         let (cookie, content, count) = (cookie.pack(), Content::Data, count as u8);
-        self.out.put(|| VectorCmd {
-            cookie,
-            op,
-            content,
-            whose: Default::default(),
-            count,
-            ppa,
-            list: None,
-            buffer,
-        });
+        self.out.put(|| VectorCmd::new(cookie, op, content, (ppa, count), buffer));
     }
 
     /// Asks the drive to make durable what was done.
     pub(crate) fn send_flush(&mut self, cookie: Cookie) {
         let (cookie, op, content) = (cookie.pack(), VectorOp::Flush, Content::Data);
         let buffer = Buffer::empty();
-        self.out.put(|| VectorCmd {
-            cookie,
-            op,
-            content,
-            whose: Default::default(),
-            count: 0,
-            ppa: Ppa(0),
-            list: None,
-            buffer,
-        });
+        self.out.put(|| VectorCmd::new(cookie, op, content, (Ppa(0), 0), buffer));
     }
 
     /// Ends a request of which nothing is under way, unless it is still to be made

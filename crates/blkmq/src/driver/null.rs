@@ -165,7 +165,7 @@ mod tests {
 
     fn read(id: u64, offset: u64) -> BlockReq {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len: 4096, buffer }
+        BlockReq::new(id, op, offset, 4096, buffer)
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn req(id: u64, op: BlockOp, sector: u64, sectors: u64) -> BlockReq {
     let (offset, len) = (sector * SECTOR, sectors * SECTOR);
     let data = matches!(op, BlockOp::Read | BlockOp::Write);
     let buffer = Buffer::zeroed(if data { len as usize } else { 0 }).unwrap();
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    BlockReq::new(id, op, offset, len, buffer)
 }
 
 fn write(id: u64, sector: u64, sectors: u64) -> BlockReq {
@@ -534,16 +534,7 @@ impl World {
                 let (offset, len) = (sector * SECTOR, sectors * SECTOR);
                 let id = self.next_id;
                 self.next_id += 1;
-                let req = BlockReq {
-                    id,
-                    op,
-                    fua,
-                    placement: 0,
-                    queue: 0,
-                    offset,
-                    len,
-                    buffer: Buffer::empty(),
-                };
+                let req = BlockReq { fua, ..BlockReq::new(id, op, offset, len, Buffer::empty()) };
                 self.insert(req, from, busy, gap);
             }
             Step::Next => drop(self.next()),

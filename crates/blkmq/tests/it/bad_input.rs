@@ -74,17 +74,7 @@ fn ask<Q: HardwareQueue>(context: &mut Context<Q>, now: Time, ids: Range<u64>, b
     let mut reqs = Ring::new(64);
     for id in ids {
         let (op, buffer) = (BlockOp::Read, Buffer::zeroed(bytes).unwrap());
-        reqs.push(BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: 0,
-            len: 4096,
-            buffer,
-        })
-        .unwrap();
+        reqs.push(BlockReq::new(id, op, 0, 4096, buffer)).unwrap();
     }
     context.submit(now, &mut reqs);
     assert!(reqs.is_empty());

@@ -120,16 +120,7 @@ impl Place {
                 fill(block, pattern(id, self.offset + i as u64));
             }
         }
-        Some(BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: self.offset * BLOCK,
-            len,
-            buffer,
-        })
+        Some(BlockReq::new(id, op, self.offset * BLOCK, len, buffer))
     }
 
     /// What came back. `faulty`: it may have failed.
@@ -219,7 +210,7 @@ proptest! {
 
 fn read(id: u64, offset: u64, len: u64) -> BlockReq {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    BlockReq::new(id, op, offset, len, buffer)
 }
 
 #[test]

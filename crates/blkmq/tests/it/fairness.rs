@@ -32,16 +32,7 @@ fn run(contexts: &mut [Context<TimedQueue>], depths: [u64; 2], ns: u64) -> [Hist
     let mut done: Ring<BlockDone> = Ring::new(256);
     let mut ask = |context: &mut Context<TimedQueue>, now: Time| {
         let (id, buffer) = (now.0, Buffer::empty());
-        let req = BlockReq {
-            id,
-            op: BlockOp::Read,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: 0,
-            len: 4096,
-            buffer,
-        };
+        let req = BlockReq::new(id, BlockOp::Read, 0, 4096, buffer);
         reqs.push(req).unwrap();
         context.submit(now, &mut reqs);
         assert!(reqs.is_empty(), "it is staged");

@@ -119,16 +119,7 @@ fn run(context: &mut Context<HoldsQueue>, now: Time, op: BlockOp, byte: u8) -> B
     let mut buffer = Buffer::zeroed(4096).unwrap();
     buffer.bytes_mut()[0] = byte;
     let (mut reqs, mut done) = (Ring::new(1), Ring::new(4));
-    reqs.put(|| BlockReq {
-        id: byte.into(),
-        op,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: 0,
-        len: 4096,
-        buffer,
-    });
+    reqs.put(|| BlockReq::new(byte.into(), op, 0, 4096, buffer));
     context.submit(now, &mut reqs);
     loop {
         let at = context.next_event().expect("it comes back");

@@ -13,7 +13,7 @@ use workload::Rng;
 
 fn read(id: u64, block: u64) -> BlockReq {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset: block * 4096, len: 4096, buffer }
+    BlockReq::new(id, op, block * 4096, 4096, buffer)
 }
 
 /// Offers a read to each core. Gives how many were taken.

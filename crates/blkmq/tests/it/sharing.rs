@@ -24,16 +24,7 @@ fn ask(context: &mut Context<TimedQueue>, blocks: impl IntoIterator<Item = u64>)
     for block in blocks {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
         let offset = block * 4096;
-        reqs.put(|| BlockReq {
-            id: block,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len: 4096,
-            buffer,
-        });
+        reqs.put(|| BlockReq::new(block, op, offset, 4096, buffer));
     }
     context.submit(Time(0), &mut reqs);
     assert!(reqs.is_empty());
@@ -120,16 +111,7 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
     ask(&mut gone, 0..4);
     ask(&mut gone, [4]);
     let mut reqs = Ring::new(1);
-    reqs.put(|| BlockReq {
-        id: 9,
-        op: BlockOp::Trim,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: 0,
-        len: 4096,
-        buffer: Buffer::empty(),
-    });
+    reqs.put(|| BlockReq::new(9, BlockOp::Trim, 0, 4096, Buffer::empty()));
     other.submit(Time(0), &mut reqs);
     assert_eq!(reqs.len(), 1, "the staging queue is full of the other's");
     drop(gone);
@@ -141,16 +123,7 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
 /// Offers a read of this block; whether it was taken.
 fn offer(context: &mut Context<TimedQueue>, now: Time, block: u64) -> bool {
     let (mut reqs, op, buffer) = (Ring::new(1), BlockOp::Read, Buffer::empty());
-    reqs.put(|| BlockReq {
-        id: block,
-        op,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: 0,
-        len: 4096,
-        buffer,
-    });
+    reqs.put(|| BlockReq::new(block, op, 0, 4096, buffer));
     context.submit(now, &mut reqs);
     reqs.is_empty()
 }

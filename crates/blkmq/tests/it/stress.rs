@@ -166,16 +166,7 @@ impl Block {
             fill(buffer.bytes_mut(), words);
         }
         self.out = Some(Asked { id, op, stamp: left });
-        BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: self.number * BLOCK,
-            len: BLOCK,
-            buffer,
-        }
+        BlockReq::new(id, op, self.number * BLOCK, BLOCK, buffer)
     }
 
     /// Its request came back.

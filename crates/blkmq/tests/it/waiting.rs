@@ -59,16 +59,7 @@ impl HardwareQueue for KeepsQueue {
 fn ask<Q: HardwareQueue>(context: &mut Context<Q>, now: Time, id: u64) {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
     let mut reqs = Ring::new(1);
-    reqs.put(|| BlockReq {
-        id,
-        op,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: id * 4096,
-        len: 4096,
-        buffer,
-    });
+    reqs.put(|| BlockReq::new(id, op, id * 4096, 4096, buffer));
     context.submit(now, &mut reqs);
     assert!(reqs.is_empty());
 }

@@ -31,17 +31,7 @@ fn reads(ids: std::ops::Range<u64>) -> Ring<BlockReq> {
     for id in ids {
         let (offset, buffer) = (id * 4096, Buffer::empty());
         let op = BlockOp::Read;
-        reqs.push(BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len: 4096,
-            buffer,
-        })
-        .unwrap();
+        reqs.push(BlockReq::new(id, op, offset, 4096, buffer)).unwrap();
     }
     reqs
 }

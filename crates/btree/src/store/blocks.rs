@@ -119,16 +119,7 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
     }
 
     fn push(&mut self, slot: u32, op: BlockOp, offset: u64, len: u64, buffer: Buffer) {
-        let pushed = self.cmds.push(BlockReq {
-            id: slot.into(),
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        });
+        let pushed = self.cmds.push(BlockReq::new(slot.into(), op, offset, len, buffer));
         assert!(pushed.is_ok(), "the ring holds all parts");
         self.fresh = true;
     }

@@ -109,7 +109,7 @@ pub fn request(id: u64, op: BlockOp, block: u64, blocks: u64, version: u64) -> B
             .for_each(|b| b.copy_from_slice(&version.to_le_bytes()));
     }
     let (offset, len) = (block * BLOCK_BYTES, blocks * BLOCK_BYTES);
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    BlockReq::new(id, op, offset, len, buffer)
 }
 
 fn cached(spread: u64, config: ReadCache) -> Cached<Slow> {

@@ -58,7 +58,7 @@ fn weighted(classes: &[Class], weights: [u32; 3]) -> Queues {
 
 fn request(id: u64, op: BlockOp, queue: u8) -> BlockReq {
     let (offset, len, buffer) = (0, BLOCK_BYTES, Buffer::empty());
-    BlockReq { id, op, fua: false, placement: 0, queue, offset, len, buffer }
+    BlockReq { queue, ..BlockReq::new(id, op, offset, len, buffer) }
 }
 
 fn read(id: u64, queue: u8) -> BlockReq {

@@ -363,7 +363,7 @@ proptest! {
 /// The same command without its buffer and list.
 fn filled_as(cmd: &VectorCmd) -> VectorCmd {
     let VectorCmd { cookie, op, content, whose, count, ppa, .. } = *cmd;
-    VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer: Buffer::empty() }
+    VectorCmd { whose, ..VectorCmd::new(cookie, op, content, (ppa, count), Buffer::empty()) }
 }
 
 /// Cookie, status, bits and time of a completion.

@@ -29,16 +29,7 @@ fn act(device: &mut Device<DriveFile>, now: Time, op: VectorOp, ppa: Ppa) -> Vec
     let buffer = Buffer::zeroed(8 * count as usize).unwrap();
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
     let content = Content::Data;
-    cmds.put(|| VectorCmd {
-        cookie: 0,
-        op,
-        content,
-        whose: Default::default(),
-        count,
-        ppa,
-        list: None,
-        buffer,
-    });
+    cmds.put(|| VectorCmd::new(0, op, content, (ppa, count), buffer));
     device.submit(now, &mut cmds);
     while done.is_empty() {
         let at = device.next_event().expect("it is inside").max(now);

@@ -27,16 +27,7 @@ impl Drive {
         self.cookie += 1;
         let cookie = self.cookie;
         let (mut cmds, mut done) = (Ring::new(1), Ring::new(4));
-        cmds.put(|| VectorCmd {
-            cookie,
-            op,
-            content,
-            whose: Default::default(),
-            count,
-            ppa,
-            list: None,
-            buffer,
-        });
+        cmds.put(|| VectorCmd::new(cookie, op, content, (ppa, count), buffer));
         let now = self.device.next_event().unwrap_or_default();
         self.device.submit(now, &mut cmds);
         loop {

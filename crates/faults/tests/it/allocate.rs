@@ -73,16 +73,7 @@ fn nothing_is_allocated_per_command() {
             let buffer = if moves { buffers.pop().unwrap() } else { port::Buffer::empty() };
             let content = device::Content::Tagged;
             let ppa = flash::Ppa(start.0 + at);
-            let cmd = VectorCmd {
-                cookie: i,
-                op,
-                content,
-                whose: Default::default(),
-                count,
-                ppa,
-                list: None,
-                buffer,
-            };
+            let cmd = VectorCmd::new(i, op, content, (ppa, count), buffer);
             cmds.put(|| cmd);
             port.submit(now, &mut cmds);
             while let Some(at) = port.next_event() {

@@ -69,16 +69,7 @@ fn reads(n: u64) -> Ring<BlockReq> {
     let mut reqs = Ring::new(n as usize);
     for id in 0..n {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        reqs.put(|| BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: 0,
-            len: 4096,
-            buffer,
-        });
+        reqs.put(|| BlockReq::new(id, op, 0, 4096, buffer));
     }
     reqs
 }

@@ -87,14 +87,8 @@ impl Job {
         let request = |op, offset, buffer: Buffer| {
             let len = buffer.len() as u64;
             Some(BlockReq {
-                id,
-                op,
                 fua: id.is_multiple_of(7),
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
+                ..BlockReq::new(id, op, offset, len, buffer)
             })
         };
         if self.at >= self.bytes {
@@ -196,16 +190,7 @@ fn stored(shards: &mut [Boxed]) -> Vec<u8> {
         for offset in (0..shard.shape().bytes).step_by(STRIPE as usize) {
             let (id, op, len) = (0, BlockOp::Read, STRIPE);
             let buffer = Buffer::zeroed(len as usize).unwrap();
-            cmds.put(|| BlockReq {
-                id,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(id, op, offset, len, buffer));
             shard.submit(now, &mut cmds);
             while done.is_empty() {
                 now = shard.next_event().unwrap();
@@ -232,16 +217,7 @@ fn how_many_poll_changes_nothing() {
                     let mut buffer = Buffer::zeroed(bytes.len()).unwrap();
                     buffer.bytes_mut().copy_from_slice(bytes);
                     let len = bytes.len() as u64;
-                    cmds.put(|| BlockReq {
-                        id,
-                        op,
-                        fua,
-                        placement: 0,
-                        queue: 0,
-                        offset,
-                        len,
-                        buffer,
-                    });
+                    cmds.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
                 }
                 again.submit(*at, &mut cmds);
                 assert!(cmds.is_empty(), "they were taken");
@@ -288,16 +264,7 @@ impl Port for Narrow {
 }
 
 fn read(id: u64) -> BlockReq {
-    BlockReq {
-        id,
-        op: BlockOp::Read,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: 0,
-        len: 4096,
-        buffer: Buffer::empty(),
-    }
+    BlockReq::new(id, BlockOp::Read, 0, 4096, Buffer::empty())
 }
 
 /// Two pollers of a drive of one narrow shard, which is the first one's.

@@ -47,16 +47,7 @@ where
                 let (id, op) = (OWN, BlockOp::Flush);
                 let (fua, offset, len) = (false, 0, 0);
                 let buffer = Buffer::empty();
-                self.down.put(|| BlockReq {
-                    id,
-                    op,
-                    fua,
-                    placement: 0,
-                    queue: 0,
-                    offset,
-                    len,
-                    buffer,
-                });
+                self.down.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
                 self.counters.flushes += 1;
                 self.reclaim = Reclaim::Flush(to);
                 true

@@ -182,7 +182,7 @@ impl<N: NonVolatile> Host<N> {
             }
         }
         known.flights.push(Flight { id, op, fua, first, count, from });
-        self.queue.put(|| BlockReq { id, op, fua, placement: 0, queue: 0, offset, len, buffer });
+        self.queue.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
         id
     }
 

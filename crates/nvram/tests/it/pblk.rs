@@ -95,16 +95,7 @@ impl Model {
             let buffer = Buffer::zeroed(BLOCK).unwrap();
             let (id, op, offset, len) = (0, BlockOp::Read, (lba * BLOCK) as u64, BLOCK as u64);
             let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
-            cmds.put(|| BlockReq {
-                id,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(id, op, offset, len, buffer));
             let done = loop {
                 drive.submit(now, &mut cmds);
                 now = now.max(drive.next_event().expect("it is inside"));
@@ -154,7 +145,7 @@ impl Model {
                 }
                 self.blocks[range].iter_mut().for_each(|block| block.may = Some(value));
                 *flight = Some((first, count, value));
-                cmds.put(|| BlockReq { id, op, fua, placement: 0, queue: 0, offset, len, buffer });
+                cmds.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
             }
             drive.submit(now, &mut cmds);
             let Some(event) = drive.next_event() else { return };

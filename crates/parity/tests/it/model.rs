@@ -104,16 +104,7 @@ impl Bench {
         let (each, tag) = content.each(self.drive.kept());
         let bytes = if op == VectorOp::Reset { 0 } else { count * (each + tag) };
         let buffer = Buffer::zeroed(bytes).unwrap();
-        VectorCmd {
-            cookie: 0,
-            op,
-            content,
-            whose: Default::default(),
-            count: count as u8,
-            ppa: Ppa(ppa),
-            list: None,
-            buffer,
-        }
+        VectorCmd::new(0, op, content, (Ppa(ppa), count as u8), buffer)
     }
 
     /// Some writes at once, to some superblocks.

@@ -222,18 +222,7 @@ impl Bench {
         run.open[slot] = Some((op, block, begin));
         let (offset, len) =
             if op == BlockOp::Flush { (0, 0) } else { (block as u64 * BLOCK, BLOCK) };
-        run.queue
-            .push(BlockReq {
-                id: slot as u64,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            })
-            .unwrap();
+        run.queue.push(BlockReq::new(slot as u64, op, offset, len, buffer)).unwrap();
         run.drive.submit(run.now, &mut run.queue);
     }
 
@@ -249,16 +238,7 @@ impl Bench {
         for block in 0..self.blocks.len() {
             let buffer = Buffer::zeroed(8).unwrap();
             let (op, offset) = (BlockOp::Read, block as u64 * BLOCK);
-            let req = BlockReq {
-                id: 0,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len: BLOCK,
-                buffer,
-            };
+            let req = BlockReq::new(0, op, offset, BLOCK, buffer);
             run.queue.push(req).unwrap();
             run.drive.submit(run.now, &mut run.queue);
             let done = loop {

@@ -196,16 +196,7 @@ fn run(pair: &mut Pair, steps: &[Step], done_at_once: usize) -> Vec<(u64, Time)>
         let mut buffer = Buffer::zeroed(if is_data { len as usize } else { 0 }).unwrap();
         let fill = if op == BlockOp::Write { id as u8 } else { 0xee };
         buffer.bytes_mut().fill(fill);
-        let req = BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset: first * SECTOR,
-            len,
-            buffer,
-        };
+        let req = BlockReq::new(id, op, first * SECTOR, len, buffer);
         let asked = pair.expect(&req);
         flushes += usize::from(op == BlockOp::Flush);
         pair.asked.push(Some(asked));

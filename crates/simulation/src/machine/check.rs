@@ -139,7 +139,7 @@ impl Machine {
     fn ask_check(&mut self, block: u64, count: u64, buffer: Buffer) {
         let (offset, len) = (block * BLOCK_BYTES, count * BLOCK_BYTES);
         let (op, fua) = (BlockOp::Read, false);
-        let req = BlockReq { id: block, op, fua, placement: 0, queue: 0, offset, len, buffer };
+        let req = BlockReq { fua, ..BlockReq::new(block, op, offset, len, buffer) };
         self.queue.push(req).expect("there is room");
     }
 

@@ -78,8 +78,7 @@ fn core_runs(core: u16, queue: &mut impl HardwareQueue, tap: &mut Tap, each: u64
             }
             let (op, offset, len) = (BlockOp::Read, (issued * 7 % 64) * 4096, 4096);
             let (id, buffer) = (tag as u64, Buffer::empty());
-            cmds.push(BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer })
-                .unwrap();
+            cmds.push(BlockReq::new(id, op, offset, len, buffer)).unwrap();
             queue.submit(now, &mut cmds);
             assert!(cmds.is_empty(), "its depth is three");
             out[tag] = Some(Life {

@@ -17,16 +17,7 @@ fn build(name: &str) -> Boxed {
 
 fn request(id: usize, access: &Access) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
-    BlockReq {
-        id: id as u64,
-        op,
-        fua,
-        placement: 0,
-        queue: 0,
-        offset,
-        len,
-        buffer: Buffer::empty(),
-    }
+    BlockReq { fua, ..BlockReq::new(id as u64, op, offset, len, Buffer::empty()) }
 }
 
 /// Fills the drive in virtual time; gives when that ended.

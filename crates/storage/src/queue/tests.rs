@@ -31,7 +31,7 @@ fn slow(shared: bool) -> (StorageQueue, PipeWriter) {
 fn request(id: u64, op: BlockOp, len: u64) -> BlockReq {
     let data = matches!(op, BlockOp::Read | BlockOp::Write);
     let buffer = Buffer::zeroed(if data { len as usize } else { 0 }).unwrap();
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset: 0, len, buffer }
+    BlockReq::new(id, op, 0, len, buffer)
 }
 
 fn submit(queue: &mut StorageQueue, requests: impl IntoIterator<Item = BlockReq>) -> usize {
@@ -225,16 +225,7 @@ fn with_a_submitting_thread_all_come_back() {
         for BlockDone { id, op, status, buffer, .. } in done.drain() {
             assert_eq!(status, Status::SUCCESS);
             (back, last) = (back + 1, Instant::now());
-            cmds.put(|| BlockReq {
-                id,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset: 0,
-                len: 4096,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(id, op, 0, 4096, buffer));
         }
     }
     println!("no room {full} times in {back} reads");

@@ -52,16 +52,7 @@ fn nothing_is_allocated_per_request() {
             let op = ops[(id % 4) as usize];
             let data = matches!(op, BlockOp::Read | BlockOp::Write);
             let buffer = if data { pool.take().unwrap() } else { Buffer::empty() };
-            cmds.put(|| BlockReq {
-                id,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset: id * 4096,
-                len: 4096,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(id, op, id * 4096, 4096, buffer));
         }
         queue.submit(Time(round), &mut cmds);
         let mut left = 32;

@@ -65,16 +65,7 @@ fn check(queue: &mut StorageQueue, batch: &[Step], unit: u64, model: &mut [u8], 
         let (mut buffer, _) = from.get(if data { len as usize } else { 0 });
         pattern(buffer.bytes_mut(), s.fill);
         let (op, fua, offset) = (s.op, s.fua, s.start * unit);
-        requests.push(BlockReq {
-            id: id as u64,
-            op,
-            fua,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        });
+        requests.push(BlockReq { fua, ..BlockReq::new(id as u64, op, offset, len, buffer) });
     }
     for done in run(queue, requests) {
         assert_eq!(done.status, Status::SUCCESS);

@@ -146,7 +146,7 @@ mod tests {
                     });
                 }
                 let (fua, offset) = (false, id * len);
-                cmds.put(|| BlockReq { id, op, fua, placement: 0, queue: 0, offset, len, buffer });
+                cmds.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
                 memory.submit(Time(1), &mut cmds);
                 memory.advance(Time(1), &mut done);
                 let one = done.pop().unwrap();

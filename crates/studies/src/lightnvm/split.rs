@@ -110,7 +110,7 @@ fn request(id: u64, op: BlockOp, block: u64, version: u64, mut buffer: Buffer) -
         buffer.bytes_mut().copy_from_slice(&version.to_le_bytes());
     }
     let (offset, len) = if data { (block * BLOCK_BYTES, BLOCK_BYTES) } else { (0, 0) };
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    BlockReq::new(id, op, offset, len, buffer)
 }
 
 /// The block of write `id`: each once, then any.

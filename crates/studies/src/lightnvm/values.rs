@@ -57,7 +57,7 @@ fn writes(count: u64, kept: u32) -> Result<f64, Error> {
         move |id: u64, buffer: Buffer| {
             let (op, offset) = (BlockOp::Write, (from + id) * VALUE);
             let (fua, len) = (false, VALUE);
-            BlockReq { id, op, fua, placement: 0, queue: 0, offset, len, buffer }
+            BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) }
         }
     };
     let end = |done: BlockDone| (done.status, done.buffer);

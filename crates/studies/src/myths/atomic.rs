@@ -149,7 +149,7 @@ impl Write {
         let (mut queue, mut done) = (Ring::<BlockReq>::new(1), Ring::<BlockDone>::new(1));
         let buffer = Buffer::zeroed(drive.shape().stored(len))?;
         let (id, op, placement) = (0, BlockOp::Write, 0);
-        queue.put(|| BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer });
+        queue.put(|| BlockReq { fua, placement, ..BlockReq::new(id, op, offset, len, buffer) });
         let now = one(drive, now, &mut queue, &mut done)?;
         ended_well(done.pop().map(|done| done.status))?;
         Ok(now)

@@ -179,7 +179,7 @@ fn request(op: BlockOp, page: u64, version: u8) -> Result<BlockReq, Error> {
     let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize)?;
     buffer.bytes_mut().fill(version);
     let (offset, len, fua) = (page * BLOCK_BYTES, BLOCK_BYTES, op == BlockOp::Write);
-    Ok(BlockReq { id: page, op, fua, placement: 0, queue: 0, offset, len, buffer })
+    Ok(BlockReq { fua, ..BlockReq::new(page, op, offset, len, buffer) })
 }
 
 impl Pages for Plain {

@@ -503,16 +503,7 @@ impl<D: OpenChannel> Batch<D> {
             self.counters.programmed += u64::from(count);
         }
         let cookie = cookie.pack();
-        self.out.put(|| VectorCmd {
-            cookie,
-            op,
-            content,
-            whose: Default::default(),
-            count,
-            ppa,
-            list: None,
-            buffer,
-        });
+        self.out.put(|| VectorCmd::new(cookie, op, content, (ppa, count), buffer));
     }
 
     /// Requests inside.

@@ -262,7 +262,10 @@ impl<D: OpenChannel> Kv<D> {
     ) {
         let cookie = cookie.pack();
         let whose = Default::default();
-        self.out.put(|| VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer });
+        self.out.put(|| VectorCmd {
+            whose,
+            ..VectorCmd::new(cookie, op, content, (ppa, count), buffer)
+        });
     }
 }
 

@@ -480,7 +480,7 @@ impl<D: OpenChannel> Pblk<D> {
         buffer: Buffer,
     ) -> VectorCmd {
         let (whose, cookie, count) = (cookie.whose(), cookie.pack(), count as u8);
-        VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer }
+        VectorCmd { whose, ..VectorCmd::new(cookie, op, content, (ppa, count), buffer) }
     }
 
     /// Whether nothing happens here before the drive has completed something.

@@ -52,7 +52,7 @@ impl Load {
         let start = self.now;
         let req = |op, offset, len| {
             let buffer = Buffer::empty();
-            BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+            BlockReq::new(0, op, offset, len, buffer)
         };
         for _ in 0..bytes >> 16 {
             self.queue.push(req(BlockOp::Write, self.offset, 1 << 16)).unwrap();

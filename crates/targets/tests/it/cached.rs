@@ -129,16 +129,7 @@ impl Drive {
                     if flush { (BlockOp::Flush, 0, 0) } else { (BlockOp::Write, BLOCK, KEPT) };
                 let offset = if flush { 0 } else { lba * BLOCK as u64 };
                 let buffer = if flush { Buffer::empty() } else { Buffer::zeroed(kept).unwrap() };
-                cmds.put(|| BlockReq {
-                    id: left,
-                    op,
-                    fua: false,
-                    placement: 0,
-                    queue: 0,
-                    offset,
-                    len: len as u64,
-                    buffer,
-                });
+                cmds.put(|| BlockReq::new(left, op, offset, len as u64, buffer));
                 (left, out) = (left - 1, out + 1);
             }
             if !cmds.is_empty() {

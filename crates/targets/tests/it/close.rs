@@ -50,16 +50,7 @@ fn write(drive: &mut Drive, now: &mut Time, count: u64, random: &mut u64) {
         *random = random.wrapping_mul(6364136223846793005).wrapping_add(99);
         let offset = (*random >> 33) % (drive.shape().bytes / BLOCK) * BLOCK;
         let (op, buffer) = (BlockOp::Write, Buffer::zeroed(8).unwrap());
-        let mut req = Some(BlockReq {
-            id,
-            op,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len: BLOCK,
-            buffer,
-        });
+        let mut req = Some(BlockReq::new(id, op, offset, BLOCK, buffer));
         while let Some(one) = req.take() {
             reqs.push(one).unwrap();
             drive.submit(*now, &mut reqs);

@@ -113,16 +113,7 @@ fn write(drive: &mut Drive, count: u64, random: &mut u64) {
             *random = random.wrapping_mul(6364136223846793005).wrapping_add(99);
             let (offset, buffer) = ((*random >> 33) % BLOCKS * BLOCK, Buffer::zeroed(8).unwrap());
             let op = BlockOp::Write;
-            cmds.put(|| BlockReq {
-                id,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len: BLOCK,
-                buffer,
-            });
+            cmds.put(|| BlockReq::new(id, op, offset, BLOCK, buffer));
             id += 1;
         }
         drive.submit(now, &mut cmds);

@@ -227,16 +227,7 @@ impl Run {
         let changes = matches!(op, BlockOp::Write | BlockOp::Trim);
         let fua = changes && (self.durable || op == BlockOp::Write && value.is_multiple_of(31));
         self.queue
-            .push(BlockReq {
-                id: block as u64,
-                op,
-                fua,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            })
+            .push(BlockReq { fua, ..BlockReq::new(block as u64, op, offset, len, buffer) })
             .unwrap();
         self.under_way += 1;
         self.drive.submit(self.now, &mut self.queue);

@@ -23,7 +23,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>, X> Host<P, X> {
 
     fn submit(&mut self, id: u64, op: BlockOp, offset: u64, len: u64, buffer: Buffer) {
         let (fua, placement) = (self.fua, self.placement);
-        let req = BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer };
+        let req = BlockReq { fua, placement, ..BlockReq::new(id, op, offset, len, buffer) };
         assert!(self.queue.push(req).is_ok());
         self.drive.submit(self.now, &mut self.queue);
     }

@@ -62,7 +62,7 @@ impl Host {
     fn ask(&mut self, op: BlockOp, block: u64) {
         let len = if op == BlockOp::Flush { 0 } else { BLOCK };
         let (offset, buffer) = (if len == 0 { 0 } else { block * BLOCK }, Buffer::empty());
-        let req = BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset, len, buffer };
+        let req = BlockReq::new(0, op, offset, len, buffer);
         let (mut queue, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
         queue.push(req).unwrap();
         while done.is_empty() {

@@ -57,9 +57,7 @@ impl Host {
 
     fn begin(&mut self, op: BlockOp, offset: u64, len: u64) {
         let buffer = Buffer::zeroed(len as usize).unwrap();
-        self.queue
-            .push(BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset, len, buffer })
-            .unwrap();
+        self.queue.push(BlockReq::new(0, op, offset, len, buffer)).unwrap();
         self.open += 1;
         self.drive.submit(self.now, &mut self.queue);
     }

@@ -67,7 +67,7 @@ impl Host {
             buffer.bytes_mut().fill(value);
         }
         let offset = if op == BlockOp::Flush { 0 } else { block * BLOCK };
-        BlockReq { id: block, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+        BlockReq::new(block, op, offset, len, buffer)
     }
 
     /// Does these at once. Gives what each took, in the order in which they ended.

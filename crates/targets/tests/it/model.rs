@@ -310,16 +310,7 @@ impl Run {
             self.model.begin(first, count, value)
         };
         self.open.push(Some((step.op, first, count, begin)));
-        let req = BlockReq {
-            id,
-            op: step.op,
-            fua: step.fua,
-            placement: 0,
-            queue: 0,
-            offset,
-            len,
-            buffer,
-        };
+        let req = BlockReq { fua: step.fua, ..BlockReq::new(id, step.op, offset, len, buffer) };
         self.queue.push(req).unwrap();
         self.drive.submit(self.now, &mut self.queue);
     }
@@ -338,16 +329,7 @@ impl Run {
             let id = self.open.len() as u64;
             let begin = self.model.tick();
             self.open.push(Some((BlockOp::Read, first, 8, begin)));
-            let req = BlockReq {
-                id,
-                op: BlockOp::Read,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset: first as u64 * 512,
-                len: 4096,
-                buffer,
-            };
+            let req = BlockReq::new(id, BlockOp::Read, first as u64 * 512, 4096, buffer);
             self.queue.push(req).unwrap();
             self.drive.submit(self.now, &mut self.queue);
             self.settle();

@@ -345,16 +345,7 @@ impl Bench {
         let (offset, len) =
             if op == BlockOp::Flush { (0, 0) } else { (first as u64 * 512, len * 512) };
         run.queue
-            .push(BlockReq {
-                id: slot as u64,
-                op,
-                fua,
-                placement: 0,
-                queue: 0,
-                offset,
-                len,
-                buffer,
-            })
+            .push(BlockReq { fua, ..BlockReq::new(slot as u64, op, offset, len, buffer) })
             .unwrap();
         run.drive.submit(run.now, &mut run.queue);
         // The drive wants some chunk refreshed: also what is not full is left then.
@@ -394,16 +385,7 @@ impl Bench {
         for block in 0..self.model.sectors.len() / SECTORS {
             let buffer = Buffer::zeroed(self.setup.kept as usize).unwrap();
             let offset = block as u64 * BLOCK;
-            let req = BlockReq {
-                id: 0,
-                op: BlockOp::Read,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len: BLOCK,
-                buffer,
-            };
+            let req = BlockReq::new(0, BlockOp::Read, offset, BLOCK, buffer);
             run.queue.push(req).unwrap();
             run.drive.submit(run.now, &mut run.queue);
             let done = loop {
@@ -606,9 +588,7 @@ fn one(bench: &mut Bench, run: &mut Run, op: BlockOp, block: u64, value: u64) {
     buffer.bytes_mut().chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
     let (offset, len) = if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK, BLOCK) };
     run.open[0] = Some((BlockOp::Read, false, 0, 0, 0));
-    run.queue
-        .push(BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset, len, buffer })
-        .unwrap();
+    run.queue.push(BlockReq::new(0, op, offset, len, buffer)).unwrap();
     run.drive.submit(run.now, &mut run.queue);
     while run.open[0].is_some() {
         run.now = run.now.max(run.drive.next_event().expect("it ends"));
@@ -725,17 +705,7 @@ fn program(device: &mut Device<ScriptedMedium>, chunk: u32, tags: &[Tag]) {
         }
         let ppa = geometry.ppa(0, 0, chunk, (i * row) as u32);
         let (op, count) = (VectorOp::Write, row as u8);
-        cmds.push(VectorCmd {
-            cookie: 0,
-            op,
-            content: Content::Tagged,
-            whose: Default::default(),
-            count,
-            ppa,
-            list: None,
-            buffer,
-        })
-        .unwrap();
+        cmds.push(VectorCmd::new(0, op, Content::Tagged, (ppa, count), buffer)).unwrap();
         device.submit(Time::ZERO, &mut cmds);
         device.advance(Time::ZERO, &mut done);
         assert_eq!(done.pop().expect("no time passes").status, Status::SUCCESS);
@@ -785,18 +755,7 @@ fn tightest(victim: Victim) {
         let mut buffer = Buffer::zeroed(8).unwrap();
         buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
         let offset = block * BLOCK;
-        queue
-            .push(BlockReq {
-                id: 0,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset,
-                len: BLOCK,
-                buffer,
-            })
-            .unwrap();
+        queue.push(BlockReq::new(0, op, offset, BLOCK, buffer)).unwrap();
         drive.submit(Time::ZERO, &mut queue);
         while done.is_empty() {
             let at = drive.next_event().unwrap_or_else(|| panic!("{victim:?} hangs"));

@@ -67,7 +67,7 @@ impl Rig {
         let len = if op == BlockOp::Flush { 0 } else { BLOCK_BYTES };
         let offset = block * len;
         let (mut queue, mut done) = (Ring::new(1), Ring::new(1024));
-        queue.put(|| BlockReq { id: 0, op, fua: false, placement, queue: 0, offset, len, buffer });
+        queue.put(|| BlockReq { placement, ..BlockReq::new(0, op, offset, len, buffer) });
         loop {
             self.drive.submit(Time::ZERO, &mut queue);
             self.drive.advance(Time::ZERO, &mut done);

@@ -92,16 +92,7 @@ impl Load {
 
     fn write(&mut self, block: u64) {
         let (offset, buffer) = (block * 4096, Buffer::empty());
-        let req = BlockReq {
-            id: 0,
-            op: BlockOp::Write,
-            fua: false,
-            placement: 0,
-            queue: 0,
-            offset,
-            len: 4096,
-            buffer,
-        };
+        let req = BlockReq::new(0, BlockOp::Write, offset, 4096, buffer);
         self.queue.push(req).unwrap();
         self.out += 1;
         self.drive.submit(self.now, &mut self.queue);

@@ -9,7 +9,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 fn request(id: u64, op: BlockOp, offset: u64, len: u64) -> BlockReq {
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer: Buffer::empty() }
+    BlockReq::new(id, op, offset, len, Buffer::empty())
 }
 
 fn open(options: TimedOptions) -> Vec<TimedQueue> {

@@ -30,7 +30,7 @@ fn staging(options: DeadlineOptions, depth: usize) -> Staging {
 
 fn req(id: u64, op: BlockOp, block: u64, blocks: u64) -> BlockReq {
     let (offset, len) = (block * BLOCK, blocks * BLOCK);
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer: Buffer::empty() }
+    BlockReq::new(id, op, offset, len, Buffer::empty())
 }
 
 /// The ids in the order in which they go out at `now`.

@@ -33,16 +33,7 @@ fn fair(weights: &[u32]) -> Staging {
 
 fn read(id: u64, blocks: u64) -> BlockReq {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq {
-        id,
-        op,
-        fua: false,
-        placement: 0,
-        queue: 0,
-        offset: 0,
-        len: blocks * BLOCK_BYTES,
-        buffer,
-    }
+    BlockReq::new(id, op, 0, blocks * BLOCK_BYTES, buffer)
 }
 
 #[test]

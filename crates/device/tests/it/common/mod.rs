@@ -28,16 +28,7 @@ pub fn drive(geometry: &Geometry, timing: &Timing, kept: u32) -> Device<RamMediu
 
 /// A command without a list. Its buffer fits a medium that keeps nothing.
 pub fn cmd(cookie: u64, op: VectorOp, ppa: Ppa, count: u8) -> VectorCmd {
-    VectorCmd {
-        cookie,
-        op,
-        content: Content::Data,
-        whose: Default::default(),
-        count,
-        ppa,
-        list: None,
-        buffer: Buffer::empty(),
-    }
+    VectorCmd::new(cookie, op, Content::Data, (ppa, count), Buffer::empty())
 }
 
 /// A command with a list, as `cmd`.

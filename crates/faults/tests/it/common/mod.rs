@@ -249,21 +249,12 @@ impl Port for Plain {
 pub fn request(id: u64, op: BlockOp, offset: u64, len: u64) -> BlockReq {
     let mut buffer = Buffer::zeroed(8).unwrap();
     buffer.bytes_mut().copy_from_slice(&id.to_le_bytes());
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    BlockReq::new(id, op, offset, len, buffer)
 }
 
 /// A vector command without a list, with a buffer of the right size.
 pub fn vector(cookie: u64, op: VectorOp, ppa: Ppa, count: u8, kept: u32) -> VectorCmd {
-    let mut cmd = VectorCmd {
-        cookie,
-        op,
-        content: Content::Tagged,
-        whose: Default::default(),
-        count,
-        ppa,
-        list: None,
-        buffer: Buffer::empty(),
-    };
+    let mut cmd = VectorCmd::new(cookie, op, Content::Tagged, (ppa, count), Buffer::empty());
     cmd.buffer = Buffer::zeroed(cmd.buffer_bytes(kept)).unwrap();
     cmd
 }

@@ -65,7 +65,7 @@ pub fn request(id: u64, op: BlockOp, offset: u64, len: u64, fill: u8) -> BlockRe
     let data = matches!(op, BlockOp::Read | BlockOp::Write);
     let mut buffer = Buffer::zeroed(if data { len as usize } else { 0 }).unwrap();
     buffer.bytes_mut().fill(fill);
-    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
+    BlockReq::new(id, op, offset, len, buffer)
 }
 
 /// Submits all, as the queue takes them, and waits for all.
