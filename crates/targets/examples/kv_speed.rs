@@ -16,7 +16,7 @@ use device::Device;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, KvOp, KvReq, Port, PutIf, Ring, Time};
 use rustix::time::{ClockId, clock_gettime};
-use targets::{Kv, KvConfig, Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Kv, KvConfig, Pblk, PblkConfig, with_reserve};
 
 const MIB: u64 = 1 << 20;
 
@@ -136,17 +136,7 @@ fn kv(args: &Args) -> (Time, Time, u64, u64) {
 fn pblk(args: &Args) -> (Time, Time, u64, u64) {
     let (dim, profile) = data(args);
     let device = device(with_reserve(dim), &profile, args.kept);
-    let config = PblkConfig {
-        bytes: args.count * args.bytes,
-        data_chunks: dim.chunks,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 1,
-    };
+    let config = PblkConfig::new(args.count * args.bytes, dim.chunks, 1);
     let mut pblk = Pblk::new(device, config).expect("a target");
     assert!(
         args.bytes <= pblk.shape().max_bytes,

@@ -48,7 +48,7 @@ use measure::Histogram;
 use port::story::Wanted;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Story, Time};
 use rustix::time::{ClockId, clock_gettime};
-use targets::{Pblk, PblkConfig, Victim, own_blocks, with_reserve};
+use targets::{Pblk, PblkConfig, own_blocks, with_reserve};
 
 type Drive = Pblk<Device<RamMedium>>;
 
@@ -208,17 +208,7 @@ fn drive(profile: &str, args: &Args) -> Drive {
         medium.populate(0, own_blocks(&data), || true);
     }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
-    let config = PblkConfig {
-        bytes,
-        data_chunks,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 1,
-    };
+    let config = PblkConfig::new(bytes, data_chunks, 1);
     let drive = Pblk::new(device, config).expect("it is set up well");
     if taken {
         drive.populate();

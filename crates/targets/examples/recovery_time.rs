@@ -15,7 +15,7 @@ use std::time::Instant;
 use device::Device;
 use flash::{Chunk, Dimensions, Geometry, Profile, RamMedium, Timing};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 type Drive = Pblk<Device<RamMedium>>;
 
@@ -105,17 +105,7 @@ fn main() {
     let chunks = (blocks as f64 / (1.0 - spare) / one.blocks() as f64).ceil() as u32;
     let dim = with_reserve(Dimensions { chunks, ..profile.dimensions });
     let geometry = Geometry::new(dim).expect("it fits");
-    let config = PblkConfig {
-        bytes: blocks * BLOCK_BYTES,
-        data_chunks: chunks,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 1,
-    };
+    let config = PblkConfig::new(blocks * BLOCK_BYTES, chunks, 1);
     let medium = RamMedium::new(&geometry, 8).expect("there is memory");
     // No time passes while it is filled.
     let device = Device::new(&geometry, &Timing::default(), medium).expect("there is memory");

@@ -11,7 +11,7 @@ use faults::Fuse;
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use nvram::{NonVolatile, NvRam, Protected, format};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 use workload::Rng;
 
 const BLOCK: usize = 4096;
@@ -187,17 +187,7 @@ enum Life {
 /// number, at some event of the work after the start.
 fn live(seed: u64, model: &mut Model, left: Left, at_start: Option<u64>) -> (Left, Life) {
     let (geometry, timing) = (geometry(), timing());
-    let config = PblkConfig {
-        bytes: (BLOCKS * BLOCK) as u64,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed,
-    };
+    let config = PblkConfig::new((BLOCKS * BLOCK) as u64, DATA_CHUNKS, seed);
     let Left { device, store } = left;
     let fuse = Fuse::new(device, at_start.unwrap_or(u64::MAX));
     let (device, events) = (fuse.drive.clone(), fuse.left.clone());

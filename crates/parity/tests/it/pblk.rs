@@ -14,7 +14,7 @@ use parity::Parity;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const BLOCK: u64 = 4096;
 const DATA_CHUNKS: u32 = 6;
@@ -97,17 +97,7 @@ impl Bench {
         let chunk = u64::from(self.geometry.chunk_blocks() * (self.setup.width - 1));
         let blocks = u64::from(DATA_CHUNKS) * units * chunk;
         let bytes = blocks * self.setup.fill / 100 * BLOCK;
-        PblkConfig {
-            bytes,
-            data_chunks: DATA_CHUNKS,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim: Victim::Greedy,
-            seed: 7,
-        }
+        PblkConfig::new(bytes, DATA_CHUNKS, 7)
     }
 
     fn recover(&mut self, events: u64) -> Option<Run> {

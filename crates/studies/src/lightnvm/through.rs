@@ -6,7 +6,7 @@
 use drive::error::Error;
 use flash::{Dimensions, Geometry, Profile};
 use port::{Buffer, Port, Ring, Status, Time};
-use targets::{PblkConfig, Victim};
+use targets::PblkConfig;
 
 /// Sends `count` requests, one for each of `buffers` at once, from `from` on. `make` makes
 /// the request of a number; `end` tells how one ended, and gives its buffer back. Gives
@@ -76,15 +76,5 @@ pub fn geometry(dimensions: Dimensions) -> Result<Geometry, Error> {
 
 /// A page-mapped target of `bytes`, with nothing that is not asked for.
 pub fn pblk_config(bytes: u64, data: &Dimensions, seed: u64) -> PblkConfig {
-    PblkConfig {
-        bytes,
-        data_chunks: data.chunks,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed,
-    }
+    PblkConfig::new(bytes, data.chunks, seed)
 }

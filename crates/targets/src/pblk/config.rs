@@ -125,6 +125,22 @@ pub struct PblkConfig {
 }
 
 impl PblkConfig {
+    /// One stream, the whole map in memory, the usual write buffer, collection by greed
+    /// when there is need, and data in all blocks of the chunks for them.
+    pub fn new(bytes: u64, data_chunks: u32, seed: u64) -> PblkConfig {
+        PblkConfig {
+            bytes,
+            data_chunks,
+            idle: 0,
+            streams: 1,
+            map_pages: 0,
+            write_buffer: 0,
+            idle_collection: 0,
+            victim: Victim::Greedy,
+            seed,
+        }
+    }
+
     /// Physical blocks of each parallel unit that hold data, in chunks of `size`.
     pub(super) fn unit_blocks(&self, size: u32) -> u64 {
         let blocks = u64::from(self.data_chunks) * u64::from(size);

@@ -549,17 +549,7 @@ mod tests {
             Dimensions { chunks: 19, pages: 2, planes: 2, page_bytes: 16384, ..Dimensions::LEAST };
         let geometry = Geometry::new(dim).unwrap();
         let (bytes, victim) = (71 * BLOCK_BYTES, Victim::Greedy);
-        let config = PblkConfig {
-            bytes,
-            data_chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 1,
-        };
+        let config = PblkConfig { victim, ..PblkConfig::new(bytes, data_chunks, 1) };
         let mut space = Space::new(&geometry, &config, own).unwrap();
         let pu = geometry.pus_channels_first().next().unwrap();
         (0..5).for_each(|number| space.give(geometry.chunk_of(pu, number)));

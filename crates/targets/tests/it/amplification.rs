@@ -42,17 +42,7 @@ impl Load {
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
         let blocks = (f64::from(chunks * pages) * (1.0 - spare)).round() as u64;
-        let config = PblkConfig {
-            bytes: blocks * 4096,
-            data_chunks: chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 11,
-        };
+        let config = PblkConfig { victim, ..PblkConfig::new(blocks * 4096, chunks, 11) };
         let drive = Pblk::new(device, config).unwrap();
         let mut load = Load { drive, queue: Ring::new(64), done: Ring::new(1024), blocks, rng: 3 };
         let mut next = 0;

@@ -7,7 +7,7 @@ use device::Device;
 use faults::ScriptedMedium;
 use flash::{Geometry, Profile};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,17 +30,7 @@ impl Load {
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
-        let config = PblkConfig {
-            bytes: 128 * MIB,
-            data_chunks: 16,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim: Victim::Greedy,
-            seed: 5,
-        };
+        let config = PblkConfig::new(128 * MIB, 16, 5);
         let drive = Pblk::new(device, config).unwrap();
         let (queue, done) = (Ring::new(4096), Ring::new(1024));
         Load { drive, queue, done, offset: 0, now: Time::ZERO }

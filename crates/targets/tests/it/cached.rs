@@ -9,7 +9,7 @@ use device::Device;
 use faults::{Below, PowerCut, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const BLOCK: usize = 4096;
 /// Bytes kept of a block of the user.
@@ -100,17 +100,7 @@ impl Drive {
         let medium = ScriptedMedium::ram(&geometry, KEPT as u32, script);
         let device = Device::new(&geometry, &timing, medium).unwrap();
         let bytes = blocks * BLOCK as u64;
-        let config = PblkConfig {
-            bytes,
-            data_chunks: chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim: Victim::Greedy,
-            seed: 1,
-        };
+        let config = PblkConfig::new(bytes, chunks, 1);
         Drive { pblk: Pblk::new(device, config).unwrap(), seen, random: 1, blocks }
     }
 

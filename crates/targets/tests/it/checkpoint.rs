@@ -10,7 +10,7 @@ use faults::{Below, Script, ScriptedMedium};
 use flash::{Chunk, ChunkState, Dimensions, Geometry, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{BLOCK_BYTES, BlockOp, Status, Time};
 use targets::pblk::PblkError;
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const DATA_CHUNKS: u32 = 6;
 
@@ -61,17 +61,7 @@ fn timing() -> Timing {
 fn config(geometry: &Geometry) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = space / 2 * BLOCK_BYTES;
-    PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 7,
-    }
+    PblkConfig::new(bytes, DATA_CHUNKS, 7)
 }
 
 type Drive = Pblk<Device<ScriptedMedium>>;

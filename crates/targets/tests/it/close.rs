@@ -20,17 +20,7 @@ fn drive(timing: &Timing, pages: u32, tenths: u64, victim: Victim) -> Drive {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let device = Device::new(&geometry, timing, ScriptedMedium::ram(&geometry, 8, ())).unwrap();
     let bytes = space * tenths / 10 * BLOCK;
-    let config = PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim,
-        seed: 1,
-    };
+    let config = PblkConfig { victim, ..PblkConfig::new(bytes, DATA_CHUNKS, 1) };
     Pblk::new(device, config).unwrap()
 }
 

@@ -20,15 +20,8 @@ fn timing(copyback: u32) -> Timing {
 fn config(g: &Geometry) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * g.chunk_blocks() * g.total_pus());
     PblkConfig {
-        bytes: space * 3 / 4 * BLOCK_BYTES,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
         victim: Victim::Fifo,
-        seed: 7,
+        ..PblkConfig::new(space * 3 / 4 * BLOCK_BYTES, DATA_CHUNKS, 7)
     }
 }
 

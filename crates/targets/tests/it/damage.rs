@@ -12,7 +12,7 @@ use flash::{Chunk, Dimensions, Geometry, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{BLOCK_BYTES, BlockOp, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
 
@@ -72,17 +72,7 @@ type Rig = Host<Drive, Geometry>;
 fn config(geometry: &Geometry) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = space * 7 / 10 * BLOCK_BYTES;
-    PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 1,
-    }
+    PblkConfig::new(bytes, DATA_CHUNKS, 1)
 }
 
 /// What a block holds.

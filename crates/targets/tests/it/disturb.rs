@@ -6,7 +6,7 @@ use device::{Device, OpenChannel};
 use faults::ScriptedMedium;
 use flash::{Dimensions, Geometry, Reliability, Timing};
 use port::{BLOCK_BYTES, BlockOp, Status, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
 
@@ -68,17 +68,7 @@ impl Rig {
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
         let blocks = space * 3 / 4;
         let bytes = blocks * BLOCK_BYTES;
-        let config = PblkConfig {
-            bytes,
-            data_chunks: DATA_CHUNKS,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim: Victim::Greedy,
-            seed: 1,
-        };
+        let config = PblkConfig::new(bytes, DATA_CHUNKS, 1);
         let drive = Pblk::new(device, config).unwrap();
         Rig::new(drive, Time::ZERO, blocks)
     }

@@ -67,17 +67,7 @@ fn drive(timing: &Timing) -> Drive {
     let script = Undone { geometry, ends: BTreeMap::new(), erased: BTreeSet::new() };
     let medium = ScriptedMedium::ram(&geometry, 8, script);
     let bytes = BLOCKS * BLOCK;
-    let config = PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Random,
-        seed: 3,
-    };
+    let config = PblkConfig { victim: Victim::Random, ..PblkConfig::new(bytes, DATA_CHUNKS, 3) };
     Pblk::new(Device::new(&geometry, timing, medium).unwrap(), config).unwrap()
 }
 

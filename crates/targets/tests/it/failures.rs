@@ -140,17 +140,7 @@ type Drive = Pblk<Device<ScriptedMedium>>;
 fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
     let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
-    PblkConfig {
-        bytes: blocks * fill / 100 * BLOCK,
-        data_chunks,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim,
-        seed: 7,
-    }
+    PblkConfig { victim, ..PblkConfig::new(blocks * fill / 100 * BLOCK, data_chunks, 7) }
 }
 
 fn medium(geometry: &Geometry, rates: Rates, seed: u64) -> ScriptedMedium {

@@ -41,15 +41,9 @@ impl Host {
         };
         let device = Device::new(&geometry, &timing, ScriptedMedium::ram(&geometry, 0, ()));
         let config = PblkConfig {
-            bytes: 4 * SPARE * BLOCK,
-            data_chunks: DATA_CHUNKS,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
             idle_collection: wait,
             victim,
-            seed: 3,
+            ..PblkConfig::new(4 * SPARE * BLOCK, DATA_CHUNKS, 3)
         };
         let drive = Pblk::new(device.unwrap(), config).unwrap();
         let mut host = Host { drive, random: Random::new(9, 0), now: Time::ZERO };
@@ -224,17 +218,7 @@ fn thousands_of_stale_chunks_are_erased() {
     let timing = Timing { read: vec![50], program: vec![600], erase: 3_000, ..Timing::default() };
     let device = Device::new(&geometry, &timing, ScriptedMedium::ram(&geometry, 0, ())).unwrap();
     let bytes = u64::from(chunks) * BLOCK;
-    let config = PblkConfig {
-        bytes,
-        data_chunks: chunks,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: WAIT,
-        victim: Victim::Greedy,
-        seed: 3,
-    };
+    let config = PblkConfig { idle_collection: WAIT, ..PblkConfig::new(bytes, chunks, 3) };
     let drive = Pblk::new(device, config).unwrap();
     let mut host = Host { drive, random: Random::new(9, 0), now: Time::ZERO };
     let blocks = u64::from(chunks);

@@ -29,17 +29,7 @@ impl Host {
         let medium = ScriptedMedium::ram(&geometry, BLOCK as u32, ());
         let device = Device::new(&geometry, &timing, medium).unwrap();
         let device: Box<dyn OpenChannel> = Box::new(DelayPort::new(device, &[rule], 0).unwrap());
-        let config = PblkConfig {
-            bytes: BLOCKS * BLOCK,
-            data_chunks: 4,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim: Victim::Fifo,
-            seed: 7,
-        };
+        let config = PblkConfig { victim: Victim::Fifo, ..PblkConfig::new(BLOCKS * BLOCK, 4, 7) };
         let drive = Pblk::new(device, config).unwrap();
         Host::new(drive, Time::ZERO, ())
     }

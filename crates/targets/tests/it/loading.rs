@@ -6,7 +6,7 @@ use device::Device;
 use faults::ScriptedMedium;
 use flash::{Dimensions, Geometry, Timing};
 use port::{BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const BLOCK: u64 = 4096;
 
@@ -37,17 +37,7 @@ fn geometry() -> Geometry {
 
 fn config() -> PblkConfig {
     let bytes = PAGES * PAGE_BLOCKS * BLOCK;
-    PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 7,
-    }
+    PblkConfig::new(bytes, DATA_CHUNKS, 7)
 }
 
 impl Host {

@@ -5,7 +5,7 @@ use device::Device;
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockOp, Status, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const BLOCK: u64 = 4096;
 
@@ -47,17 +47,7 @@ fn host() -> Host {
     let at = geometry.chunk_start(geometry.chunk_of(0, 3));
     let medium = ScriptedMedium::ram(&geometry, BLOCK as u32, Unmovable { at });
     let device = Device::new(&geometry, &timing, medium).unwrap();
-    let config = PblkConfig {
-        bytes: 24 * BLOCK,
-        data_chunks: 6,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 7,
-    };
+    let config = PblkConfig::new(24 * BLOCK, 6, 7);
     let drive = Pblk::new(device, config).unwrap();
     Host::new(drive, Time::ZERO, at)
 }

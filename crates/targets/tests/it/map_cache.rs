@@ -40,17 +40,8 @@ impl Host {
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let bytes = PAGES * PAGE_BLOCKS * BLOCK;
         let (data_chunks, victim) = (DATA_CHUNKS, Victim::Greedy);
-        let config = PblkConfig {
-            bytes,
-            data_chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: pages,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 7,
-        };
+        let config =
+            PblkConfig { map_pages: pages, victim, ..PblkConfig::new(bytes, data_chunks, 7) };
         let below: Box<dyn OpenChannel> = match link.is_instant() {
             true => Box::new(device),
             false => Box::new(Link::new(link, device)),

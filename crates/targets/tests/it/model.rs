@@ -100,21 +100,7 @@ fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64)
     let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = blocks * 3 / 4 * BLOCK;
-    Pblk::new(
-        device,
-        PblkConfig {
-            bytes,
-            data_chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 7,
-        },
-    )
-    .unwrap()
+    Pblk::new(device, PblkConfig { victim, ..PblkConfig::new(bytes, data_chunks, 7) }).unwrap()
 }
 
 /// One write of a sector: its value and when it began and ended, counted in

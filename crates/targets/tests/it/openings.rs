@@ -6,7 +6,7 @@ use flash::{ChunkState, Dimensions, Geometry, RamMedium, SlcCache, SlcSize, Timi
 use port::random::mix;
 use port::{BLOCK_BYTES, BlockOp, Time};
 use targets::pblk::PblkError;
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
 
@@ -33,17 +33,7 @@ fn geometry(pus: u32, streams: u32) -> Geometry {
 
 fn config(g: &Geometry, streams: u32) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * g.chunk_blocks() * g.total_pus());
-    PblkConfig {
-        bytes: space * 3 / 4 * BLOCK_BYTES,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams,
-        write_buffer: 0,
-        map_pages: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 7,
-    }
+    PblkConfig { streams, ..PblkConfig::new(space * 3 / 4 * BLOCK_BYTES, DATA_CHUNKS, 7) }
 }
 
 fn device(g: &Geometry, timing: &Timing) -> Device<RamMedium> {

@@ -36,17 +36,7 @@ impl Load {
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
         let space = u64::from(geometry.total_pus() * data_chunks * geometry.chunk_blocks());
         let blocks = space * 9 / 10;
-        let config = PblkConfig {
-            bytes: blocks * 4096,
-            data_chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 5,
-        };
+        let config = PblkConfig { victim, ..PblkConfig::new(blocks * 4096, data_chunks, 5) };
         let drive = Pblk::new(device, config).unwrap();
         let (queue, done) = (Ring::new(1 << 20), Ring::new(1024));
         Load { drive, queue, done, blocks, rng: 17, now: Time::ZERO }

@@ -208,15 +208,9 @@ impl Bench {
         let blocks = data_chunks * self.geometry.chunk_blocks() * self.geometry.total_pus();
         let bytes = u64::from(blocks) * self.setup.fill / 100 * BLOCK;
         PblkConfig {
-            bytes,
-            data_chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
             idle_collection: self.setup.idle,
             victim: self.setup.victim,
-            seed: 7,
+            ..PblkConfig::new(bytes, data_chunks, 7)
         }
     }
 
@@ -734,17 +728,7 @@ fn tightest(victim: Victim) {
     program(&mut device, 11, &[vec![pad; 4], moved.clone(), left].concat());
     program(&mut device, 12, &[earlier, moved].concat());
     let blocks = 92;
-    let config = PblkConfig {
-        bytes: blocks * BLOCK,
-        data_chunks: 6,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim,
-        seed: 1,
-    };
+    let config = PblkConfig { victim, ..PblkConfig::new(blocks * BLOCK, 6, 1) };
     let below: Box<dyn OpenChannel> = Box::new(device);
     let (mut drive, _) = Pblk::recover(below, config, Time::ZERO).unwrap();
     // Only what is kept back for the target's own blocks is left.

@@ -9,7 +9,7 @@ use device::{Device, Link, OpenChannel};
 use faults::{Below, Fuse, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, LinkTiming, Moved, Ppa, Timing};
 use port::{BLOCK_BYTES, BlockOp, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
 
@@ -77,17 +77,7 @@ impl Host {
         let medium = ScriptedMedium::ram(&geometry, 8, Failing { left: fail });
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
-        let config = PblkConfig {
-            bytes: space / 2 * BLOCK_BYTES,
-            data_chunks: DATA_CHUNKS,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim: Victim::Greedy,
-            seed: 7,
-        };
+        let config = PblkConfig::new(space / 2 * BLOCK_BYTES, DATA_CHUNKS, 7);
         let (below, device) = linked(link, device);
         let drive = Pblk::new(below, config).unwrap();
         Host::new(drive, Time::ZERO, More { device, geometry, config, link })

@@ -23,17 +23,7 @@ struct Rig {
 fn config(geometry: &Geometry, streams: u32) -> PblkConfig {
     let blocks = u64::from(DATA_CHUNKS * geometry.chunk_blocks()) * 8 / 10;
     let (bytes, victim) = (blocks * BLOCK_BYTES, Victim::Greedy);
-    PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim,
-        seed: 1,
-    }
+    PblkConfig { streams, victim, ..PblkConfig::new(bytes, DATA_CHUNKS, 1) }
 }
 
 impl Rig {

@@ -39,17 +39,7 @@ impl Life {
         let device = Device::new(&geometry, timing, medium).unwrap();
         let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
         let blocks = space * 4 / 5;
-        let config = PblkConfig {
-            bytes: blocks * 4096,
-            data_chunks,
-            idle: 0,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 11,
-        };
+        let config = PblkConfig { victim, ..PblkConfig::new(blocks * 4096, data_chunks, 11) };
         let drive = Pblk::new(device, config).unwrap();
         let (queue, done) = (Ring::new(64), Ring::new(1024));
         Life { drive, geometry, queue, done, blocks, rng: 3, now: Time::ZERO, refused: 0 }

@@ -68,17 +68,7 @@ impl Load {
         let geometry = Geometry::new(with_reserve(data)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
-        let config = PblkConfig {
-            bytes,
-            data_chunks,
-            idle,
-            streams: 1,
-            map_pages: 0,
-            write_buffer: 0,
-            idle_collection: 0,
-            victim,
-            seed: 5,
-        };
+        let config = PblkConfig { idle, victim, ..PblkConfig::new(bytes, data_chunks, 5) };
         let drive = Pblk::new(device, config).unwrap();
         let (queue, done) = (Ring::new(16), Ring::new(1024));
         let (pus, pages) = (geometry.total_pus(), geometry.chunk_blocks());

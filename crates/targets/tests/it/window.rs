@@ -4,7 +4,7 @@
 use device::Device;
 use flash::{Dimensions, Geometry, RamMedium, SlcCache, SlcSize, Timing};
 use port::{BLOCK_BYTES, BlockOp, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
 const ROW: u64 = 4;
@@ -37,17 +37,7 @@ fn geometry(streams: u32) -> Geometry {
 
 fn config(g: &Geometry, streams: u32) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * g.chunk_blocks() * g.total_pus());
-    PblkConfig {
-        bytes: space * 3 / 4 * BLOCK_BYTES,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams,
-        write_buffer: 0,
-        map_pages: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 7,
-    }
+    PblkConfig { streams, ..PblkConfig::new(space * 3 / 4 * BLOCK_BYTES, DATA_CHUNKS, 7) }
 }
 
 fn host(timing: &Timing, streams: u32) -> Host {

@@ -6,7 +6,7 @@ use faults::ScriptedMedium;
 use flash::{Dimensions, Geometry, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::pblk::PblkError;
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, with_reserve};
 
 const BLOCK: u64 = 4096;
 /// Blocks of a row: a page of 16 KiB on each of two planes.
@@ -31,15 +31,9 @@ fn drive(write_buffer: u64, streams: u32) -> Result<Drive, PblkError> {
     let timing = Timing { read: vec![50_000], program: vec![600_000], ..Timing::default() };
     let device = Device::new(&geometry, &timing, ScriptedMedium::ram(&geometry, 0, ())).unwrap();
     let config = PblkConfig {
-        bytes: UNITS * 20 * 128 * BLOCK * 4 / 5,
-        data_chunks: 20,
-        idle: 0,
         streams,
-        map_pages: 0,
         write_buffer,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 3,
+        ..PblkConfig::new(UNITS * 20 * 128 * BLOCK * 4 / 5, 20, 3)
     };
     Pblk::new(device, config)
 }

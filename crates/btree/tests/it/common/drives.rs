@@ -7,7 +7,7 @@ use std::rc::Rc;
 use device::Device;
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use port::{BLOCK_BYTES, Port, Ring, Time};
-use targets::{BatchConfig, PblkConfig, Victim, with_reserve};
+use targets::{BatchConfig, PblkConfig, with_reserve};
 
 use super::Fuse;
 
@@ -82,17 +82,7 @@ pub fn pblk_config() -> PblkConfig {
     let geometry = geometry();
     let blocks = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = blocks * 75 / 100 * BLOCK_BYTES;
-    PblkConfig {
-        bytes,
-        data_chunks: DATA_CHUNKS,
-        idle: 0,
-        streams: 1,
-        map_pages: 0,
-        write_buffer: 0,
-        idle_collection: 0,
-        victim: Victim::Greedy,
-        seed: 7,
-    }
+    PblkConfig::new(bytes, DATA_CHUNKS, 7)
 }
 
 /// Batched writes with 30 % to spare.
