@@ -22,7 +22,8 @@ use flash::link::time_at;
 use port::story::Wanted;
 use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
-use crate::link::{Carries, LINK_DEPTH, open_channel_below};
+use crate::command::OpenChannel;
+use crate::link::{Carries, LINK_DEPTH};
 use crate::way::{NEVER, Way};
 
 /// A memory with a rate, that of all clones together. They belong to one drive: all
@@ -268,7 +269,9 @@ where
     }
 }
 
-open_channel_below!(Buffered);
+impl<P: OpenChannel> OpenChannel for Buffered<P> {
+    crate::as_below!(this => this.below, most LINK_DEPTH);
+}
 
 #[cfg(test)]
 mod tests {

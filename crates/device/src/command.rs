@@ -221,48 +221,89 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn hint_block(&self, _ppa: Ppa) {}
 }
 
+/// What an `impl` of [`OpenChannel`] says of a port that is as the drive below it, of which
+/// no more commands may be inside than `most`. It may have work of its own.
+///
+/// ```
+/// struct Over<D> {
+///     below: D,
+/// }
+/// # impl<D: device::OpenChannel> port::Port for Over<D> {
+/// #     type Cmd = device::VectorCmd;
+/// #     type Done = device::VectorDone;
+/// #     fn submit(&mut self, now: port::Time, cmds: &mut port::Ring<device::VectorCmd>) {
+/// #         self.below.submit(now, cmds);
+/// #     }
+/// #     fn next_event(&self) -> Option<port::Time> {
+/// #         self.below.next_event()
+/// #     }
+/// #     fn advance(&mut self, to: port::Time, done: &mut port::Ring<device::VectorDone>) {
+/// #         self.below.advance(to, done);
+/// #     }
+/// # }
+/// impl<D: device::OpenChannel> device::OpenChannel for Over<D> {
+///     device::as_below!(this => this.below, most 64);
+/// }
+/// ```
+#[macro_export]
+macro_rules! as_below {
+    ($this:ident => $below:expr $(, most $most:expr)?) => {
+        fn geometry(&self) -> &flash::Geometry {
+            let $this = self;
+            ($below).geometry()
+        }
+
+        fn timing(&self) -> &flash::Timing {
+            let $this = self;
+            ($below).timing()
+        }
+
+        fn kept(&self) -> u32 {
+            let $this = self;
+            ($below).kept()
+        }
+
+        fn chunk(&self, chunk_index: usize) -> flash::Chunk {
+            let $this = self;
+            ($below).chunk(chunk_index)
+        }
+
+        fn depth(&self) -> usize {
+            let $this = self;
+            ($below).depth()$(.min($most))?
+        }
+
+        fn is_cached(&self) -> bool {
+            let $this = self;
+            ($below).is_cached()
+        }
+
+        fn rows_at_once(&self) -> u32 {
+            let $this = self;
+            ($below).rows_at_once()
+        }
+
+        fn copies_inside(&self) -> u32 {
+            let $this = self;
+            ($below).copies_inside()
+        }
+
+        fn take_notice(&mut self) -> Option<$crate::Notice> {
+            let $this = self;
+            ($below).take_notice()
+        }
+
+        fn hint_block(&self, ppa: flash::Ppa) {
+            let $this = self;
+            ($below).hint_block(ppa);
+        }
+    };
+}
+
 impl<P: OpenChannel + ?Sized> OpenChannel for Box<P> {
-    fn geometry(&self) -> &Geometry {
-        (**self).geometry()
-    }
-
-    fn timing(&self) -> &Timing {
-        (**self).timing()
-    }
-
-    fn kept(&self) -> u32 {
-        (**self).kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        (**self).chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        (**self).depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        (**self).is_cached()
-    }
-
-    fn rows_at_once(&self) -> u32 {
-        (**self).rows_at_once()
-    }
-
-    fn copies_inside(&self) -> u32 {
-        (**self).copies_inside()
-    }
+    crate::as_below!(this => **this);
 
     fn has_work_of_its_own(&self) -> bool {
         (**self).has_work_of_its_own()
-    }
-
-    fn take_notice(&mut self) -> Option<Notice> {
-        (**self).take_notice()
-    }
-
-    fn hint_block(&self, ppa: Ppa) {
-        (**self).hint_block(ppa);
     }
 }

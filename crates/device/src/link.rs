@@ -24,7 +24,7 @@ use port::{
 };
 use port::{Turn, turn_by_events};
 
-use crate::command::{Content, VectorCmd, VectorOp};
+use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
 use crate::controller::Cores;
 use crate::way::{NEVER, Way};
 
@@ -455,53 +455,6 @@ where
     }
 }
 
-/// The [`OpenChannel`] of a port that is as what is `below` it, of which no more may be
-/// inside than a link holds.
-macro_rules! open_channel_below {
-    ($port:ident) => {
-        impl<P: $crate::command::OpenChannel> $crate::command::OpenChannel for $port<P> {
-            fn geometry(&self) -> &flash::Geometry {
-                self.below.geometry()
-            }
-
-            fn timing(&self) -> &flash::Timing {
-                self.below.timing()
-            }
-
-            fn kept(&self) -> u32 {
-                self.below.kept()
-            }
-
-            fn chunk(&self, chunk_index: usize) -> flash::Chunk {
-                self.below.chunk(chunk_index)
-            }
-
-            fn depth(&self) -> usize {
-                self.below.depth().min($crate::link::LINK_DEPTH)
-            }
-
-            fn is_cached(&self) -> bool {
-                self.below.is_cached()
-            }
-
-            fn take_notice(&mut self) -> Option<$crate::notices::Notice> {
-                self.below.take_notice()
-            }
-
-            fn hint_block(&self, ppa: flash::Ppa) {
-                self.below.hint_block(ppa);
-            }
-
-            fn rows_at_once(&self) -> u32 {
-                self.below.rows_at_once()
-            }
-
-            fn copies_inside(&self) -> u32 {
-                self.below.copies_inside()
-            }
-        }
-    };
+impl<P: OpenChannel> OpenChannel for Link<P> {
+    crate::as_below!(this => this.below, most LINK_DEPTH);
 }
-pub(crate) use open_channel_below;
-
-open_channel_below!(Link);

@@ -177,62 +177,41 @@ impl Lower for Flash {
     }
 }
 
+/// What is the same of all that lie over one below.
+macro_rules! as_below {
+    () => {
+        fn device(&self) -> &Device<Backing> {
+            self.below().device()
+        }
+
+        fn device_mut(&mut self) -> &mut Device<Backing> {
+            self.below_mut().device_mut()
+        }
+
+        fn into_device(self: Box<Self>) -> Device<Backing> {
+            self.into_below().into_device()
+        }
+
+        fn set_rules(&mut self, rules: &Rules) {
+            self.below_mut().set_rules(rules);
+        }
+
+        fn struck(&self, is_delay: bool) -> Vec<u64> {
+            self.below().struck(is_delay)
+        }
+    };
+}
+
 impl Lower for Link<Flash> {
-    fn device(&self) -> &Device<Backing> {
-        self.below().device()
-    }
-
-    fn device_mut(&mut self) -> &mut Device<Backing> {
-        self.below_mut().device_mut()
-    }
-
-    fn into_device(self: Box<Self>) -> Device<Backing> {
-        self.into_below().into_device()
-    }
-
-    fn set_rules(&mut self, rules: &Rules) {
-        self.below_mut().set_rules(rules);
-    }
-
-    fn struck(&self, is_delay: bool) -> Vec<u64> {
-        self.below().struck(is_delay)
-    }
+    as_below!();
 }
 
 impl Lower for Buffered<Flash> {
-    fn device(&self) -> &Device<Backing> {
-        self.below().device()
-    }
-
-    fn device_mut(&mut self) -> &mut Device<Backing> {
-        self.below_mut().device_mut()
-    }
-
-    fn into_device(self: Box<Self>) -> Device<Backing> {
-        self.into_below().into_device()
-    }
-
-    fn set_rules(&mut self, rules: &Rules) {
-        self.below_mut().set_rules(rules);
-    }
-
-    fn struck(&self, is_delay: bool) -> Vec<u64> {
-        self.below().struck(is_delay)
-    }
+    as_below!();
 }
 
 impl Lower for Parity<Flash> {
-    fn device(&self) -> &Device<Backing> {
-        self.below().device()
-    }
-
-    fn device_mut(&mut self) -> &mut Device<Backing> {
-        self.below_mut().device_mut()
-    }
-
-    fn into_device(self: Box<Self>) -> Device<Backing> {
-        self.into_below().into_device()
-    }
+    as_below!();
 
     fn parity(&self) -> Option<ParityCounters> {
         Some(self.counters())
@@ -240,14 +219,6 @@ impl Lower for Parity<Flash> {
 
     fn degraded(&self) -> usize {
         Parity::degraded(self)
-    }
-
-    fn set_rules(&mut self, rules: &Rules) {
-        self.below_mut().set_rules(rules);
-    }
-
-    fn struck(&self, is_delay: bool) -> Vec<u64> {
-        self.below().struck(is_delay)
     }
 }
 

@@ -11,7 +11,7 @@ pub const DEPTH: usize = 1024;
 
 /// The port below, and what is kept of each command inside it.
 pub(crate) struct Passage<P: Port, T> {
-    below: P,
+    pub(crate) below: P,
     /// On its way down: taken from above, not yet by the port below.
     down: Ring<P::Cmd>,
     came: Ring<P::Done>,
@@ -139,45 +139,7 @@ macro_rules! over_another_port {
         }
 
         impl<P: device::OpenChannel> device::OpenChannel for $port<P> {
-            fn geometry(&self) -> &flash::Geometry {
-                self.below().geometry()
-            }
-
-            fn timing(&self) -> &flash::Timing {
-                self.below().timing()
-            }
-
-            fn kept(&self) -> u32 {
-                self.below().kept()
-            }
-
-            fn chunk(&self, chunk_index: usize) -> flash::Chunk {
-                self.below().chunk(chunk_index)
-            }
-
-            fn depth(&self) -> usize {
-                self.below().depth().min(self.passage.depth())
-            }
-
-            fn is_cached(&self) -> bool {
-                self.below().is_cached()
-            }
-
-            fn take_notice(&mut self) -> Option<device::Notice> {
-                self.below_mut().take_notice()
-            }
-
-            fn hint_block(&self, ppa: flash::Ppa) {
-                self.below().hint_block(ppa);
-            }
-
-            fn rows_at_once(&self) -> u32 {
-                self.below().rows_at_once()
-            }
-
-            fn copies_inside(&self) -> u32 {
-                self.below().copies_inside()
-            }
+            device::as_below!(this => this.passage.below, most this.passage.depth());
         }
     };
 }

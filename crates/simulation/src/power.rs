@@ -9,7 +9,6 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use device::notices::Notice;
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{BlockBits, Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{BLOCK_BYTES, OutOfMemory, Port, Ring, Status, Time};
@@ -481,37 +480,7 @@ impl Port for Powered {
 }
 
 impl OpenChannel for Powered {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
-
-    fn timing(&self) -> &Timing {
-        self.device.timing()
-    }
-
-    fn kept(&self) -> u32 {
-        self.device.kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.device.chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.device.depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
-    }
-
-    fn copies_inside(&self) -> u32 {
-        self.device.copies_inside()
-    }
-
-    fn take_notice(&mut self) -> Option<Notice> {
-        self.device.take_notice()
-    }
+    device::as_below!(this => this.device);
 }
 
 impl Powered {

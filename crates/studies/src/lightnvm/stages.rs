@@ -8,8 +8,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use device::{Notice, OpenChannel};
-use flash::{Chunk, Geometry, Ppa, Timing};
+use device::OpenChannel;
 use port::{Port, Ring, Time};
 
 /// Nothing is measured.
@@ -110,48 +109,10 @@ stage!(
 );
 
 impl<D: OpenChannel> OpenChannel for Drive<D> {
-    fn geometry(&self) -> &Geometry {
-        self.0.geometry()
-    }
-
-    fn timing(&self) -> &Timing {
-        self.0.timing()
-    }
-
-    fn kept(&self) -> u32 {
-        self.0.kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.0.chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.0.depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.0.is_cached()
-    }
-
-    fn rows_at_once(&self) -> u32 {
-        self.0.rows_at_once()
-    }
-
-    fn copies_inside(&self) -> u32 {
-        self.0.copies_inside()
-    }
+    device::as_below!(this => this.0);
 
     fn has_work_of_its_own(&self) -> bool {
         self.0.has_work_of_its_own()
-    }
-
-    fn take_notice(&mut self) -> Option<Notice> {
-        self.0.take_notice()
-    }
-
-    fn hint_block(&self, ppa: Ppa) {
-        self.0.hint_block(ppa);
     }
 }
 

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use crate::openings::limited;
-use device::{Device, Notice, OpenChannel, VectorCmd, VectorDone};
+use device::{Device, OpenChannel, VectorCmd, VectorDone};
 use faults::{Below, Script, ScriptedMedium};
 use flash::{
-    Chunk, ChunkState, Dimensions, Geometry, Moved, Ppa, SlcCache, SlcSize, TAG_BYTES, Tag, Timing,
+    ChunkState, Dimensions, Geometry, Moved, Ppa, SlcCache, SlcSize, TAG_BYTES, Tag, Timing,
 };
 use port::random::Random;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
@@ -115,37 +115,7 @@ impl Port for Watch {
 }
 
 impl OpenChannel for Watch {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
-
-    fn timing(&self) -> &Timing {
-        self.device.timing()
-    }
-
-    fn kept(&self) -> u32 {
-        self.device.kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.device.chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.device.depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
-    }
-
-    fn copies_inside(&self) -> u32 {
-        self.device.copies_inside()
-    }
-
-    fn take_notice(&mut self) -> Option<Notice> {
-        self.device.take_notice()
-    }
+    device::as_below!(this => this.device);
 }
 
 /// What a drive is like.
@@ -181,15 +151,9 @@ impl Setup {
         let g = self.geometry();
         let space = u64::from(DATA_CHUNKS * g.chunk_blocks() * g.total_pus());
         PblkConfig {
-            bytes: space * self.fill / 100 * BLOCK_BYTES,
-            data_chunks: DATA_CHUNKS,
-            idle: 0,
             streams: self.streams,
-            write_buffer: 0,
-            map_pages: 0,
-            idle_collection: 0,
             victim: self.victim,
-            seed: 7,
+            ..PblkConfig::new(space * self.fill / 100 * BLOCK_BYTES, DATA_CHUNKS, 7)
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorCmd, VectorOp};
 use faults::{Command, Completion, Rule};
-use flash::{Chunk, Dimensions, Geometry, Ppa, Timing};
+use flash::{Dimensions, Geometry, Ppa};
 use port::random::{STEP, mix};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Completed, Port, Ring, Status, Time};
 
@@ -130,24 +130,7 @@ where
 }
 
 impl<P: OpenChannel> OpenChannel for Watched<P> {
-    fn geometry(&self) -> &Geometry {
-        self.below.geometry()
-    }
-    fn timing(&self) -> &Timing {
-        self.below.timing()
-    }
-    fn kept(&self) -> u32 {
-        self.below.kept()
-    }
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.below.chunk(chunk_index)
-    }
-    fn depth(&self) -> usize {
-        self.below.depth()
-    }
-    fn is_cached(&self) -> bool {
-        self.below.is_cached()
-    }
+    device::as_below!(this => this.below);
 }
 
 /// Virtual time over a port. Takes few completions at once, so that some stay.
