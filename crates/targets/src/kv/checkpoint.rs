@@ -27,8 +27,7 @@ use flash::Tag;
 use ftl::bytes::{is_sealed, put_word, seal, word};
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Status};
 
-use super::config::entries;
-use super::index::Entry;
+use super::index::{Entry, Index};
 use super::mutation::{self, Mutation};
 use super::place::{GRAIN, Kind, Place};
 use super::space::Stream;
@@ -46,7 +45,7 @@ const ENTRY: usize = 16;
 pub(super) fn checkpoint_rows(keys: u64, row_blocks: u32) -> u64 {
     let each = (u64::from(row_blocks) * BLOCK_BYTES - HEADER as u64) / ENTRY as u64;
     // Some entries come twice.
-    (entries(keys) + 1024).div_ceil(each) + 1
+    (Index::places(keys) as u64 + 1024).div_ceil(each) + 1
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@ use port::{BLOCK_BYTES, KvShape, MAX_VALUE_BYTES, OutOfMemory};
 use thiserror::Error;
 
 use super::checkpoint::checkpoint_rows;
-use super::index::Index;
 use super::place::PPA_BITS;
 use super::record::{most_runs, most_small};
 
@@ -187,9 +186,4 @@ pub enum KvError {
     /// No memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-}
-
-/// Entries of all places for keys: what a checkpoint has at most.
-pub(super) fn entries(keys: u64) -> u64 {
-    Index::places(keys) as u64
 }

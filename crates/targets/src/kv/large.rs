@@ -95,12 +95,10 @@ impl<D: OpenChannel> Kv<D> {
 
     fn send_value_row(&mut self, slot: u32, chunk: usize, row: u32) {
         let (ppa, blocks) = (self.space.row_ppa(chunk, row), self.geometry.row_blocks());
-        let (row_bytes, kept) = (self.space.row_bytes(), self.kept * blocks as usize);
+        let kept = self.kept * blocks as usize;
         self.row_programs += 1;
-        self.promised -= row_bytes;
-        self.space.count(chunk, row_bytes);
-        let state = self.space.chunk_mut(chunk);
-        (state.holds, state.programs) = (state.holds + 1, state.programs + 1);
+        self.promised -= self.space.row_bytes();
+        self.space.begin_row(chunk);
         self.counters.user += u64::from(blocks);
         let most = self.most_runs();
         let held = &mut self.requests[slot as usize];
@@ -224,13 +222,8 @@ impl<D: OpenChannel> Kv<D> {
 
     /// Notes whose the rows of a run are.
     pub(super) fn set_owner(&mut self, run: &Run, hash: u64) {
-        let first = self.owner_at(self.space.chunk_of(run.first), self.geometry.row(run.first));
-        self.owners[first..first + run.rows as usize].fill(hash);
-    }
-
-    /// Where the owner of a row is noted.
-    pub(super) fn owner_at(&self, chunk: usize, row: u32) -> usize {
-        chunk * self.space.rows() as usize + row as usize
+        let first = self.space.row_number(run.first);
+        self.owners[first..][..run.rows as usize].fill(hash);
     }
 
     /// Begins to read the rows of a value.

@@ -260,12 +260,7 @@ impl<D: OpenChannel> Kv<D> {
         count: u8,
         buffer: Buffer,
     ) {
-        let cookie = cookie.pack();
-        let whose = Default::default();
-        self.out.put(|| VectorCmd {
-            whose,
-            ..VectorCmd::new(cookie, op, content, (ppa, count), buffer)
-        });
+        self.out.put(|| VectorCmd::new(cookie.pack(), op, content, (ppa, count), buffer));
     }
 }
 

@@ -112,7 +112,8 @@ impl<D: OpenChannel> Kv<D> {
     /// Finds the next row of a value that may be moved, and reads its record.
     fn look_for_row(&mut self, chunk: usize) {
         while self.mover.row < self.space.chunk(chunk).next && self.space.chunk(chunk).live > 0 {
-            let hash = self.owners[self.owner_at(chunk, self.mover.row)];
+            let hash =
+                self.owners[self.space.row_number(self.space.row_ppa(chunk, self.mover.row))];
             let place = self.index.find(hash).filter(|place| place.kind() == Kind::Large);
             match place {
                 Some(place) if hash != 0 && !self.is_busy(hash) => {
@@ -134,11 +135,8 @@ impl<D: OpenChannel> Kv<D> {
             let record = Record::read(bytes);
             return learn(&mut self.mover, record);
         }
-        let blocks = place.blocks();
-        let buffer = self.mover.record.take(blocks * WHOLE);
-        self.space.chunk_mut(self.space.chunk_of(place.ppa())).holds += 1;
-        let (ppa, cookie) = (place.ppa(), Cookie::MoverRecord);
-        self.send(cookie, VectorOp::Read, Content::Whole, ppa, blocks as u8, buffer);
+        let buffer = self.mover.record.take(place.blocks() * WHOLE);
+        self.fetch_record(Cookie::MoverRecord, place, buffer);
     }
 
     /// The record of the value was read.
@@ -194,9 +192,7 @@ impl<D: OpenChannel> Kv<D> {
         };
         debug_assert!(chunk != from);
         let (ppa, blocks) = (self.space.row_ppa(chunk, row), self.geometry.row_blocks());
-        self.space.count(chunk, self.space.row_bytes());
-        let state = self.space.chunk_mut(chunk);
-        (state.holds, state.programs) = (state.holds + 1, state.programs + 1);
+        self.space.begin_row(chunk);
         self.counters.gc += u64::from(blocks);
         let wear = self.device.chunk(chunk).wear;
         let lane = self.mover.runs[self.mover.at.0].lane;

@@ -23,7 +23,7 @@ use super::checkpoint::{MOST_NUMBER, Part, read_part};
 use super::mutation::{self, Mutation};
 use super::place::{GRAIN, Kind, Place};
 use super::record::{Record, Run, row_header};
-use super::space::Use;
+use super::space::{Use, row_ppa};
 use super::stream::{CHECKPOINT_ID, PACKED_ID, records};
 use super::{Kv, KvConfig, KvError};
 
@@ -71,10 +71,6 @@ fn rows<D: OpenChannel>(
     let (of, blocks) = (device.chunk(chunk), geometry.row_blocks());
     let programmed = if of.state == ChunkState::Offline { 0 } else { of.programmed / blocks };
     (0..programmed).filter(move |row| of.failed_of(row * blocks, blocks) == 0)
-}
-
-fn row_ppa(geometry: &Geometry, chunk: usize, row: u32) -> Ppa {
-    Ppa(geometry.chunk_start(chunk).0 + u64::from(row * geometry.row_blocks()))
 }
 
 impl<D: OpenChannel> Kv<D> {
@@ -381,8 +377,8 @@ impl<D: OpenChannel> Kv<D> {
     fn keep_unknown(&mut self) {
         for chunk in ftl::all_chunks(&self.geometry) {
             let held = self.space.chunk(chunk);
-            let first = self.owner_at(chunk, 0);
-            let owners = &self.owners[first..first + held.next as usize];
+            let first = self.space.row_number(self.geometry.chunk_start(chunk));
+            let owners = &self.owners[first..][..held.next as usize];
             if held.used == Use::Large && owners.contains(&0) {
                 self.space.count(chunk, GRAIN as u64);
                 self.space.chunk_mut(chunk).stuck = true;

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::mutation::{self, Mutation};
 use super::place::{Kind, Place};
-use super::record::{Body, Record, Run, large_bytes};
+use super::record::{Body, Record, Run};
 use super::{Cookie, Kv};
 
 /// What a request waits for.
@@ -72,6 +72,17 @@ pub(super) struct Request {
     pub old: Vec<Run>,
     /// Of a listing, the least hash that it has not seen.
     pub cursor: u64,
+}
+
+impl Request {
+    /// What its record has beside the key.
+    fn body(&self) -> Body<'_> {
+        match self.op {
+            Some(KvOp::Delete) => Body::Gone,
+            _ if self.runs.is_empty() => Body::Small(self.value.rest().bytes()),
+            _ => Body::Large { len: self.len, lanes: self.lanes, runs: &self.runs },
+        }
+    }
 }
 
 impl<D: OpenChannel> Kv<D> {
@@ -192,11 +203,15 @@ impl<D: OpenChannel> Kv<D> {
             buffer.bytes_mut().copy_from_slice(bytes);
             return self.found.push_back((slot, buffer));
         }
-        let blocks = place.blocks();
-        let buffer = held.record.take(blocks * super::WHOLE);
-        self.space.chunk_mut(self.space.chunk_of(place.ppa())).holds += 1;
-        let cookie = Cookie::Record(slot);
-        self.send(cookie, VectorOp::Read, Content::Whole, place.ppa(), blocks as u8, buffer);
+        let buffer = held.record.take(place.blocks() * super::WHOLE);
+        self.fetch_record(Cookie::Record(slot), place, buffer);
+    }
+
+    /// Reads a record from flash: its chunk stays until that has ended.
+    pub(super) fn fetch_record(&mut self, cookie: Cookie, place: Place, buffer: Buffer) {
+        let (ppa, blocks) = (place.ppa(), place.blocks() as u8);
+        self.space.chunk_mut(self.space.chunk_of(ppa)).holds += 1;
+        self.send(cookie, VectorOp::Read, Content::Whole, ppa, blocks, buffer);
     }
 
     /// A record was read from flash.
@@ -232,20 +247,16 @@ impl<D: OpenChannel> Kv<D> {
             held.out = record.len;
             match (record.kind, op) {
                 (Kind::Small, KvOp::Get) => {
-                    let mut value =
-                        held.value.take(held.value.rest().len().min(record.value().len()));
-                    let len = value.len();
+                    let len = held.value.rest().len().min(record.value().len());
+                    let mut value = held.value.take(len);
                     value.bytes_mut().copy_from_slice(&record.value()[..len]);
                     held.value.give(value);
                 }
                 (Kind::Large, _) => {
-                    let (owners, rows) = (&self.owners, self.space.rows() as usize);
                     let is_owned = |run: &Run| {
                         run.is_of(&self.geometry) && {
-                            let chunk = self.geometry.chunk_index(run.first);
-                            let first = chunk * rows + self.geometry.row(run.first) as usize;
-                            let owners = &owners[first..first + run.rows as usize];
-                            owners.iter().all(|&owner| owner == held.hash)
+                            let owners = &self.owners[self.space.row_number(run.first)..];
+                            owners[..run.rows as usize].iter().all(|&owner| owner == held.hash)
                         }
                     };
                     // Of a record that the start could not read no row was counted, and
@@ -325,13 +336,8 @@ impl<D: OpenChannel> Kv<D> {
             return Err(Status::READ_ONLY);
         }
         let held = &self.requests[slot as usize];
-        let (is_put, key) = (held.op != Some(KvOp::Delete), held.key.len());
-        let size = match is_put {
-            true if held.runs.is_empty() => super::record::small_bytes(key, held.len as usize),
-            true => large_bytes(key, held.runs.len()),
-            false => super::record::small_bytes(key, 0),
-        };
-        let hash = held.hash;
+        let (is_put, hash) = (held.op != Some(KvOp::Delete), held.hash);
+        let size = held.body().bytes(held.key.bytes());
         let old = self.index.find(hash).unwrap_or(Place::NONE);
         let more = (size as u64).saturating_sub(old.len() as u64);
         if is_put && self.space.live() + self.promised + more > self.limit {
@@ -347,12 +353,8 @@ impl<D: OpenChannel> Kv<D> {
             return Err(Status::CAPACITY_EXCEEDED);
         }
         let held = &mut self.requests[slot as usize];
-        let body = match is_put {
-            true if held.runs.is_empty() => Body::Small(held.value.rest().bytes()),
-            true => Body::Large { len: held.len, lanes: held.lanes, runs: &held.runs },
-            false => Body::Gone,
-        };
-        let (place, row) = self.packer.put(held.key.bytes(), &body, self.checkpoint.epoch);
+        let epoch = self.checkpoint.epoch;
+        let (place, row) = self.packer.put(held.key.bytes(), &held.body(), epoch);
         held.row = row;
         held.out = u64::from(is_put && old.is_live());
         let (runs, old) = (std::mem::take(&mut held.runs), std::mem::take(&mut held.old));

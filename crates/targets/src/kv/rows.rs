@@ -3,8 +3,8 @@
 //!
 //! Guarantees: what waits for a row ends when all rows up to it are programmed, and behind
 //! a cache after a flush of the drive that was sent then; when one has failed, nothing is
-//! told durable any more. A row that fails is sent
-//! elsewhere before another is begun; its records are there from then on.
+//! told durable any more. A row that fails is sent elsewhere before another is begun; its
+//! records are there from then on.
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
@@ -141,11 +141,8 @@ impl<D: OpenChannel> Kv<D> {
             // Those that wait for the next one get none, either.
             let waits = self.requests[slot].stage == Stage::Flush && !status.is_ok();
             if waits || self.requests[slot].stage == Stage::Flushing {
-                self.end(
-                    now,
-                    slot as u32,
-                    if status.is_ok() { status } else { Status::WRITE_FAULT },
-                );
+                let status = if status.is_ok() { status } else { Status::WRITE_FAULT };
+                self.end(now, slot as u32, status);
             }
         }
     }

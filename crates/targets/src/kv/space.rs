@@ -68,6 +68,11 @@ pub(super) struct Chunk {
     pub killed: u64,
 }
 
+/// The first block of a row.
+pub(super) fn row_ppa(geometry: &Geometry, chunk: usize, row: u32) -> Ppa {
+    Ppa(geometry.chunk_start(chunk).0 + u64::from(row * geometry.row_blocks()))
+}
+
 /// All chunks.
 pub(super) struct Space {
     geometry: Geometry,
@@ -77,12 +82,9 @@ pub(super) struct Space {
     free_chunks: usize,
     /// The units in the order in which rows go to them.
     units: Vec<usize>,
-    /// Open chunks by place in that order: of records, and of large values.
-    packed: Lanes,
-    large: Lanes,
-    /// Those of the other streams; each has one.
-    moved: Lanes,
-    checkpoint: Lanes,
+    /// Open chunks of each stream: of records and of large values by place in that order;
+    /// the others have one.
+    lanes: [Lanes; 4],
     /// Finds the chunk with the least live blocks.
     least: Least,
     /// Bytes that count, in all.
@@ -115,10 +117,7 @@ impl Space {
             chunks: table(Chunk::default(), geometry.chunk_slots(), "the target's chunks")?,
             free: vec![VecDeque::with_capacity(geometry.chunks() as usize); geometry.pu_slots()],
             free_chunks: 0,
-            packed: Lanes::new(units.len()),
-            large: Lanes::new(units.len()),
-            moved: Lanes::new(1),
-            checkpoint: Lanes::new(1),
+            lanes: [units.len(), units.len(), 1, 1].map(Lanes::new),
             least: Least::new(&geometry)?,
             live: 0,
             dying: VecDeque::with_capacity(geometry.chunk_slots()),
@@ -171,8 +170,12 @@ impl Space {
 
     /// The first block of a row.
     pub fn row_ppa(&self, chunk: usize, row: u32) -> Ppa {
-        let block = row * self.geometry.row_blocks();
-        Ppa(self.geometry.chunk_start(chunk).0 + u64::from(block))
+        row_ppa(&self.geometry, chunk, row)
+    }
+
+    /// The number of a row among those of all chunks.
+    pub fn row_number(&self, ppa: Ppa) -> usize {
+        self.chunk_of(ppa) * self.rows() as usize + self.geometry.row(ppa) as usize
     }
 
     /// The chunk of a block.
@@ -205,7 +208,8 @@ impl Space {
         let at = at.expect("it is of a unit");
         let held = &mut self.chunks[chunk];
         (held.used, held.next) = (used, of.programmed / row);
-        let lanes = if used == Use::Packed { &mut self.packed } else { &mut self.large };
+        let stream = if used == Use::Packed { Stream::Packed } else { Stream::Large };
+        let lanes = &mut self.lanes[stream as usize];
         let is_part = of.state == ChunkState::Open && of.programmed.is_multiple_of(row);
         if goes_on && is_part && !held.failed && lanes.open[at].is_none() {
             held.open = true;
@@ -219,33 +223,20 @@ impl Space {
         let has = |(open, &unit): (&Option<usize>, &usize)| {
             open.is_some() || (self.free_chunks > spare && !self.free[unit].is_empty())
         };
-        self.large.open.iter().zip(&self.units).filter(|&lane| has(lane)).count()
-    }
-
-    fn lanes(&self, stream: Stream) -> &Lanes {
-        match stream {
-            Stream::Packed => &self.packed,
-            Stream::Large => &self.large,
-            Stream::Moved => &self.moved,
-            Stream::Checkpoint => &self.checkpoint,
-        }
-    }
-
-    fn lanes_mut(&mut self, stream: Stream) -> &mut Lanes {
-        match stream {
-            Stream::Packed => &mut self.packed,
-            Stream::Large => &mut self.large,
-            Stream::Moved => &mut self.moved,
-            Stream::Checkpoint => &mut self.checkpoint,
-        }
+        self.lanes[Stream::Large as usize]
+            .open
+            .iter()
+            .zip(&self.units)
+            .filter(|&lane| has(lane))
+            .count()
     }
 
     /// Gives out the next row of a stream, of the unit whose turn it is or the next
     /// that has one. So many chunks are to stay free.
     pub fn take_row(&mut self, stream: Stream, spare: usize) -> Option<(usize, u32)> {
         let rows = self.rows();
-        for _ in 0..self.lanes(stream).open.len() {
-            let lanes = self.lanes_mut(stream);
+        for _ in 0..self.lanes[stream as usize].open.len() {
+            let lanes = &mut self.lanes[stream as usize];
             let at = lanes.turn;
             lanes.turn = if at + 1 == lanes.open.len() { 0 } else { at + 1 };
             let open = lanes.open[at].or_else(|| self.open(stream, at, spare));
@@ -255,7 +246,7 @@ impl Space {
             held.next += 1;
             held.open = held.next < rows;
             let is_open = held.open;
-            self.lanes_mut(stream).open[at] = is_open.then_some(chunk);
+            self.lanes[stream as usize].open[at] = is_open.then_some(chunk);
             return Some((chunk, row));
         }
         None
@@ -265,15 +256,13 @@ impl Space {
         if self.free_chunks <= spare {
             return None;
         }
-        let (count, lanes) = (self.units.len(), self.lanes(stream));
-        let tries = if lanes.open.len() == 1 { count } else { 1 };
-        let first = if lanes.open.len() == 1 { lanes.unit } else { at };
+        let (count, lanes) = (self.units.len(), &mut self.lanes[stream as usize]);
+        let (first, tries) = if lanes.open.len() == 1 { (lanes.unit, count) } else { (at, 1) };
         let chunk = (first..first + tries).find_map(|at| {
             let unit = self.units[at % count];
             self.free[unit].pop_front().map(|chunk| chunk as usize)
         })?;
         self.free_chunks -= 1;
-        let lanes = self.lanes_mut(stream);
         lanes.unit = (lanes.unit + 1) % count;
         let used = match stream {
             Stream::Packed => Use::Packed,
@@ -286,13 +275,8 @@ impl Space {
 
     /// No more rows of a chunk are given out.
     pub fn close(&mut self, chunk: usize) {
-        for lanes in [&mut self.packed, &mut self.large, &mut self.moved, &mut self.checkpoint] {
-            lanes
-                .open
-                .iter_mut()
-                .filter(|open| **open == Some(chunk))
-                .for_each(|open| *open = None);
-        }
+        let open = self.lanes.iter_mut().flat_map(|lanes| &mut lanes.open);
+        open.filter(|open| **open == Some(chunk)).for_each(|open| *open = None);
         self.chunk_mut(chunk).open = false;
         self.note_empty(chunk);
     }
@@ -301,6 +285,14 @@ impl Space {
     pub fn count(&mut self, chunk: usize, bytes: u64) {
         self.chunks[chunk].live += bytes;
         self.live += bytes;
+    }
+
+    /// A row of a large value is sent to a chunk, and counts: that is kept until the row
+    /// has an owner.
+    pub fn begin_row(&mut self, chunk: usize) {
+        self.count(chunk, self.row_bytes());
+        let held = self.chunk_mut(chunk);
+        (held.holds, held.programs) = (held.holds + 1, held.programs + 1);
     }
 
     /// Bytes of a chunk count no more, since what is in a row of records.
