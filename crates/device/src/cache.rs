@@ -463,13 +463,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Cached<P> {
 
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         self.work(to);
-        while done.room() > 0
-            && self.ready.front().is_some_and(|ready| ready.at <= to)
-            && let Some(ready) = self.ready.pop()
-        {
-            self.taken -= 1;
-            let _ = done.push(ready);
-        }
+        self.taken -= self.ready.pour_due(to, done);
     }
 
     fn hint(&self, cmd: &BlockReq) {

@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use device::{Device, OpenChannel};
-use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, Port, Ring, Time};
+use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, Port, Time};
 use targets::batch::{BatchCounters, Recovery as Start};
 use targets::{Batch, BatchConfig, BatchError};
 
@@ -20,16 +20,12 @@ use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
 use crate::lower::{self, Flash, Lower};
 use crate::memory;
-use crate::patience::Patience;
 use crate::restore::Recovery;
 use crate::spec::{Cache, DriveConfig, Store, TargetKind};
 use crate::stack::new_device;
 
 /// Part of the flash that the drive keeps for itself.
 const SPARE: f64 = 0.1;
-
-/// Completions that are taken at a time while a drive is ended.
-const DONE: usize = 64;
 
 /// A drive with batched writes, whatever is below its target.
 pub trait BatchDrive: Port<Cmd = BatchReq, Done = BatchDone> + Send + 'static {
@@ -204,48 +200,29 @@ pub fn begin_faults(drive: &mut BoxedBatch, rules: &Rules) {
 
 /// How often each of them struck.
 pub fn injected(drive: &BoxedBatch, rules: &Rules) -> Vec<Injected> {
-    let lower = drive.lower();
-    rules.injected(|layer, is_delay| match layer {
-        Layer::Above => Vec::new(),
-        Layer::Below => lower.struck(is_delay),
-        Layer::Medium => lower.device().medium().struck(),
-    })
+    lower::injected(drive.lower(), rules)
 }
 
 /// Shuts a drive down that nobody uses, at `now`: its next start reads no log.
 pub fn end(mut drive: BoxedBatch, now: Time) -> Result<(), Error> {
-    drive.lower_mut().set_rules(&Rules::default());
-    drive.lower_mut().device_mut().set_on_a_clock(false);
-    let mut done = Ring::<BatchDone>::new(DONE);
-    let mut patience = Patience::default();
-    let mut at = now.max(drive.now());
-    for asks in [false, true] {
-        if asks && drive.fault().is_none() {
-            drive.request_checkpoint();
-        }
-        drive.submit(at, &mut Ring::new(1));
-        while let Some(event) = drive.next_event() {
-            at = at.max(event);
-            drive.advance(event, &mut done);
-            done.drain().for_each(drop);
-            patience.look(event);
-        }
+    lower::calm(drive.lower_mut());
+    let at = now.max(drive.now());
+    let at = lower::settle(&mut *drive, at);
+    if drive.fault().is_none() {
+        drive.request_checkpoint();
     }
+    lower::settle(&mut *drive, at);
     let fault = drive.fault().map(|e| Error::Failed(e.to_string()));
-    let medium = drive.into_lower().into_device().cut();
-    match medium.fault().map(|(why, _)| why).or(fault) {
-        Some(fault) => Err(fault),
-        None => medium.put_away(),
-    }
+    lower::put_away(drive.into_lower(), fault)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fault_rules::FaultArgs;
     use crate::spec::DriveSpec;
     use crate::stack::old_device;
-    use port::{BatchOp, Buffer, Desc};
+    use port::{BatchOp, Buffer, Desc, Ring};
 
     const PAGES: u64 = 40;
 
@@ -266,12 +243,17 @@ mod tests {
         }
     }
 
-    fn config(rest: &str, rules: &[&str]) -> DriveConfig {
-        let name = format!("mem:tlc,size=16M,groups=2,pus=2,pages=16,target=batch{rest}");
+    /// A small drive with that target.
+    pub fn config_of(target: &str, rest: &str, rules: &[&str]) -> DriveConfig {
+        let name = format!("mem:tlc,size=16M,groups=2,pus=2,pages=16,target={target}{rest}");
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
         let rules = rules.iter().map(|rule| rule.to_string()).collect();
         let faults = FaultArgs { rules, file: None }.read(1).unwrap();
         DriveConfig { faults, ..spec.resolve().unwrap() }
+    }
+
+    fn config(rest: &str, rules: &[&str]) -> DriveConfig {
+        config_of("batch", rest, rules)
     }
 
     /// Pages are written, the power is cut, and all are there.
@@ -336,7 +318,10 @@ mod tests {
         for (rest, rules) in
             [(",cache=protected", &[][..]), (",store=none", &[]), ("", &["above:read,delay=1us"])]
         {
-            assert_eq!(refuse_layers(&config(rest, rules)).unwrap_err().exit_code(), 2, "{rest}");
+            for target in ["batch", "kv"] {
+                let config = config_of(target, rest, rules);
+                assert_eq!(refuse_layers(&config).unwrap_err().exit_code(), 2, "{target}{rest}");
+            }
         }
         // A target=pblk drive that is to keep pages in batches.
         let Ok(DriveSpec::Memory(spec)) = "mem:znand,shards=2".parse() else { panic!() };

@@ -15,17 +15,13 @@ use targets::kv::{Kv, KvConfig, KvError, KvRecovery};
 use crate::backing::Backing;
 use crate::batched::refuse_layers;
 use crate::error::Error;
-use crate::fault_rules::{Injected, Layer, Rules};
+use crate::fault_rules::{Injected, Rules};
 use crate::live::Work;
 use crate::lower::{self, Flash, Lower};
 use crate::memory;
-use crate::patience::Patience;
 use crate::restore::Recovery;
 use crate::spec::DriveConfig;
 use crate::stack::{new_device, old_device};
-
-/// Completions that are taken at a time while a drive is ended.
-const DONE: usize = 64;
 
 /// Operations of blocks that requests are counted as.
 const KINDS: usize = 4;
@@ -162,41 +158,22 @@ pub fn begin_faults(drive: &mut KvDrive, rules: &Rules) {
 
 /// How often each of them struck.
 pub fn injected(drive: &KvDrive, rules: &Rules) -> Vec<Injected> {
-    let lower = drive.lower();
-    rules.injected(|layer, is_delay| match layer {
-        Layer::Above => Vec::new(),
-        Layer::Below => lower.struck(is_delay),
-        Layer::Medium => lower.device().medium().struck(),
-    })
+    lower::injected(drive.lower(), rules)
 }
 
 /// Shuts a drive down that nobody uses, at `now`: a checkpoint is written, so that its
 /// next start reads few rows.
 pub fn end(mut drive: KvDrive, now: Time) -> Result<(), Error> {
-    drive.lower_mut().set_rules(&Rules::default());
-    drive.lower_mut().device_mut().set_on_a_clock(false);
-    let mut done = Ring::<KvDone>::new(DONE);
-    let mut patience = Patience::default();
-    let mut at = now.max(drive.target.now());
-    for asks in [false, true] {
-        if asks && !drive.target.is_read_only() {
-            drive.target.request_checkpoint();
-        }
-        drive.submit(at, &mut Ring::new(1));
-        while let Some(event) = drive.next_event() {
-            at = at.max(event);
-            drive.advance(event, &mut done);
-            done.drain().for_each(drop);
-            patience.look(event);
-        }
+    lower::calm(drive.lower_mut());
+    let at = now.max(drive.target.now());
+    let at = lower::settle(&mut drive, at);
+    if !drive.target.is_read_only() {
+        drive.target.request_checkpoint();
     }
+    lower::settle(&mut drive, at);
     let failed = drive.target.is_read_only();
     let fault = failed.then(|| Error::Failed("the drive could not write its records".into()));
-    let medium = drive.target.into_below().into_device().cut();
-    match medium.fault().map(|(why, _)| why).or(fault) {
-        Some(fault) => Err(fault),
-        None => medium.put_away(),
-    }
+    lower::put_away(drive.target.into_below(), fault)
 }
 
 /// A drive as a power cut left it, found again.
@@ -209,7 +186,6 @@ pub fn cut(config: &DriveConfig, seed: u64, drive: KvDrive) -> Result<KvDrive, E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault_rules::FaultArgs;
     use crate::spec::DriveSpec;
     use port::{Buffer, PutIf};
 
@@ -239,11 +215,7 @@ mod tests {
     }
 
     fn config(rest: &str, rules: &[&str]) -> DriveConfig {
-        let name = format!("mem:tlc,size=16M,groups=2,pus=2,pages=16,target=kv{rest}");
-        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-        let rules = rules.iter().map(|rule| rule.to_string()).collect();
-        let faults = FaultArgs { rules, file: None }.read(1).unwrap();
-        DriveConfig { faults, ..spec.resolve().unwrap() }
+        crate::batched::tests::config_of("kv", rest, rules)
     }
 
     fn new(config: &DriveConfig) -> KvDrive {
@@ -321,11 +293,6 @@ mod tests {
 
     #[test]
     fn what_it_cannot_have_is_refused() {
-        for (rest, rules) in
-            [(",cache=protected", &[][..]), (",store=none", &[]), ("", &["above:read,delay=1us"])]
-        {
-            assert_eq!(refuse_layers(&config(rest, rules)).unwrap_err().exit_code(), 2, "{rest}");
-        }
         for name in ["mem:znand,shards=2,target=kv", "mem:tlc,keys=7", "mem:tlc,keys=0,target=kv"] {
             let spec = name.parse();
             let Ok(DriveSpec::Memory(spec)) = spec else { continue };

@@ -16,12 +16,16 @@ use device::{BufferMemory, Buffered, Device, Link, OpenChannel};
 use faults::{DelayPort, FaultPort};
 use flash::{LinkTiming, Side};
 use parity::{Parity, ParityCounters};
-use port::Port;
+use port::{Port, Ring, Time};
 
 use crate::backing::Backing;
 use crate::error::Error;
-use crate::fault_rules::{Layer, Rules};
+use crate::fault_rules::{Injected, Layer, Rules};
+use crate::patience::Patience;
 use crate::spec::{DriveConfig, DriveError};
+
+/// Completions that are taken at a time while a drive is ended.
+const DONE: usize = 64;
 
 /// What is below a target, whatever it is made of.
 pub trait Lower: OpenChannel + Send + 'static {
@@ -87,6 +91,43 @@ where
     P::Done: faults::Completion,
 {
     if is_delay { port.struck().collect() } else { port.below().struck().collect() }
+}
+
+/// How often each rule for what is below a target struck.
+pub fn injected(lower: &dyn Lower, rules: &Rules) -> Vec<Injected> {
+    rules.injected(|layer, is_delay| match layer {
+        Layer::Above => Vec::new(),
+        Layer::Below => lower.struck(is_delay),
+        Layer::Medium => lower.device().medium().struck(),
+    })
+}
+
+/// From now on no rule strikes, and nobody keeps time: the drive is to be ended.
+pub fn calm(lower: &mut dyn Lower) {
+    lower.set_rules(&Rules::default());
+    lower.device_mut().set_on_a_clock(false);
+}
+
+/// Lets all happen that a drive does by itself, from `now` on. Gives the time.
+pub fn settle<P: Port + ?Sized>(drive: &mut P, now: Time) -> Time {
+    let (mut done, mut patience, mut at) = (Ring::new(DONE), Patience::default(), now);
+    drive.submit(at, &mut Ring::new(1));
+    while let Some(event) = drive.next_event() {
+        at = at.max(event);
+        drive.advance(event, &mut done);
+        done.drain().for_each(drop);
+        patience.look(event);
+    }
+    at
+}
+
+/// Puts away what a drive was on, and tells of what failed: there, or else above.
+pub fn put_away(flash: Flash, fault: Option<Error>) -> Result<(), Error> {
+    let medium = flash.into_device().cut();
+    match medium.fault().map(|(why, _)| why).or(fault) {
+        Some(fault) => Err(fault),
+        None => medium.put_away(),
+    }
 }
 
 /// The link of a drive whose target is on the host; else one that takes no time.

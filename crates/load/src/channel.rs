@@ -174,10 +174,6 @@ impl Remote for Channelled {
 }
 
 impl Driver for Channelled {
-    fn is_real(&self) -> bool {
-        false
-    }
-
     fn now(&self) -> Time {
         self.now
     }

@@ -35,7 +35,9 @@ pub enum ClockKind {
 /// Moves requests into a drive, completions out, and time on.
 pub trait Driver {
     /// Whether completions are seen later than they happen.
-    fn is_real(&self) -> bool;
+    fn is_real(&self) -> bool {
+        false
+    }
 
     /// The time that the last turn ended with.
     fn now(&self) -> Time;
@@ -203,10 +205,6 @@ impl<D: Observed> Virtual<D> {
 }
 
 impl<D: Observed> Driver for Virtual<D> {
-    fn is_real(&self) -> bool {
-        false
-    }
-
     #[inline]
     fn now(&self) -> Time {
         self.now

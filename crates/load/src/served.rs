@@ -215,10 +215,6 @@ fn status(error: u32) -> Status {
 }
 
 impl Driver for Served {
-    fn is_real(&self) -> bool {
-        false
-    }
-
     fn now(&self) -> Time {
         self.now
     }

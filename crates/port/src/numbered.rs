@@ -3,7 +3,7 @@
 //! A port between two others gives a command a number of its own on the way
 //! down, and its owner's back on the way up.
 
-use crate::{BatchDone, BatchReq, BlockDone, BlockReq, KvDone, KvOp, KvReq, Time};
+use crate::{BatchDone, BatchReq, BlockDone, BlockReq, KvDone, KvOp, KvReq, Ring, Time};
 
 /// A command or completion, whose owner knows it by its number.
 pub trait Numbered {
@@ -23,6 +23,22 @@ pub trait Completed: Numbered {
     #[inline]
     fn brings(&self) -> Option<u64> {
         None
+    }
+}
+
+impl<T: Completed> Ring<T> {
+    /// Moves what completed at `at` or before to the end of `to`, as long as there is room
+    /// and nothing later is in front. Gives how many.
+    #[inline]
+    pub fn pour_due(&mut self, at: Time, to: &mut Ring<T>) -> usize {
+        let before = to.len();
+        while to.room() > 0
+            && self.front().is_some_and(|done| done.at() <= at)
+            && let Some(done) = self.pop()
+        {
+            to.put(|| done);
+        }
+        to.len() - before
     }
 }
 

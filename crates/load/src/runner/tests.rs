@@ -29,10 +29,6 @@ struct Breaking<D> {
 }
 
 impl<D: Driver> Driver for Breaking<D> {
-    fn is_real(&self) -> bool {
-        false
-    }
-
     fn now(&self) -> Time {
         self.inner.now()
     }
@@ -125,10 +121,6 @@ struct Ramped<D> {
 }
 
 impl<D: Driver> Driver for Ramped<D> {
-    fn is_real(&self) -> bool {
-        false
-    }
-
     fn now(&self) -> Time {
         self.inner.now()
     }
