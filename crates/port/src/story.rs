@@ -9,8 +9,10 @@
 //! exactly, in drive time; nothing is allocated once a layer is asked to tell.
 //! Nothing here fails.
 
+mod stories;
 mod sum;
 
+pub use stories::{Stories, Wanted};
 pub use sum::StorySum;
 
 use crate::Time;
@@ -382,123 +384,6 @@ fn named<N: Copy + Default + PartialEq>(
     parts.chain(die).filter(|part| part.2 != N::default())
 }
 
-/// Which stories somebody will ask for: of what takes so long, and of all that ends from
-/// some time on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Of what takes so many ns or more.
-    pub from: u64,
-    /// Of all that ends then or later.
-    pub since: Time,
-}
-
-impl Wanted {
-    /// All of them.
-    pub const ALL: Wanted = Wanted { from: 0, since: Time::ZERO };
-
-    /// Whether somebody asks for one that takes so long and ends then.
-    #[inline]
-    pub fn has(&self, ns: u64, end: Time) -> bool {
-        ns >= self.from || end >= self.since
-    }
-}
-
-/// What a layer keeps to tell stories: when each command came, and the stories of
-/// completions, by how many were before them.
-pub struct Stories {
-    came: Box<[Time]>,
-    /// A power of two of them, written round and round.
-    told: Box<[Story]>,
-    count: u64,
-    wanted: Wanted,
-}
-
-impl Stories {
-    /// For commands with numbers below `numbers`, of which `waiting` have ended and
-    /// were not given yet: of these nothing is known.
-    pub fn new(numbers: usize, waiting: usize) -> Box<Stories> {
-        let told = vec![Story::default(); (numbers + waiting).next_power_of_two()];
-        let (came, told) = (vec![Time::ZERO; numbers].into(), told.into());
-        Box::new(Stories { came, told, count: waiting as u64, wanted: Wanted::ALL })
-    }
-
-    /// From now on nobody asks for others.
-    pub fn tell_only(&mut self, wanted: Wanted) {
-        self.wanted = wanted;
-    }
-
-    /// A command came.
-    #[inline]
-    pub fn came(&mut self, number: u32, now: Time) {
-        self.came[number as usize] = now;
-    }
-
-    /// When a command came.
-    #[inline]
-    pub fn when(&self, number: u32) -> Time {
-        self.came[number as usize]
-    }
-
-    /// Whether somebody asks for one that takes so long and ends then.
-    #[inline]
-    pub fn asks(&self, ns: u64, end: Time) -> bool {
-        self.wanted.has(ns, end)
-    }
-
-    /// Goes past the next completion, if nobody asks for one that took so long and ends
-    /// now.
-    #[inline]
-    pub fn pass_over(&mut self, ns: u64, now: Time) -> bool {
-        let is_short = !self.asks(ns, now);
-        self.count += u64::from(is_short);
-        is_short
-    }
-
-    /// The story of the next completion, which begins and ends then so far.
-    #[inline]
-    pub fn tell(&mut self, at: Time) -> &mut Story {
-        let place = self.place(self.count);
-        self.count += 1;
-        let story = &mut self.told[place];
-        *story = Story::at(at);
-        story
-    }
-
-    #[inline]
-    fn place(&self, number: u64) -> usize {
-        number as usize & (self.told.len() - 1)
-    }
-
-    /// The story of a command that came then and ends now, mostly by a completion of
-    /// which the layer below says this: what was before that went to `wait`. Where
-    /// that layer tells nothing, all of it is the target's.
-    #[inline]
-    pub fn end(&mut self, came: Time, below: Option<&Story>, wait: Part, now: Time) -> &mut Story {
-        match below {
-            Some(below) if below.end == now && below.start >= came => {
-                let place = self.place(self.count);
-                self.count += 1;
-                let story = &mut self.told[place];
-                *story = *below;
-                story.before(wait, came);
-                story
-            }
-            below => {
-                let story = self.tell(came);
-                story.pass(if below.is_some() { wait } else { Part::Target }, now);
-                story
-            }
-        }
-    }
-
-    /// The story of a completion that so many were before, if it is still there.
-    #[inline]
-    pub fn get(&self, number: u64) -> Option<&Story> {
-        let is_there = number < self.count && self.count - number <= self.told.len() as u64;
-        is_there.then(|| &self.told[self.place(number)])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -596,30 +481,5 @@ mod tests {
         let mut story = Story::at(Time(20));
         story.wait_for(Part::Map, Some(&read), Time(200));
         assert_eq!(story.ns_of(Part::Map), 180, "it ended before");
-    }
-
-    #[test]
-    fn a_layer_tells_of_each_command_in_turn() {
-        let mut stories = Stories::new(4, 1);
-        stories.came(2, Time(5));
-        stories.came(3, Time(9));
-        let mut below = Story::at(Time(7));
-        below.pass(Part::Array, Time(30));
-        stories.end(stories.when(2), Some(&below), Part::Queue, Time(30));
-        stories.end(stories.when(3), Some(&below), Part::Parity, Time(30));
-        stories.end(stories.when(3), None, Part::Parity, Time(30));
-        assert_eq!(stories.get(0), Some(&Story::default()));
-        let story = stories.get(1).unwrap();
-        assert_eq!((story.ns_of(Part::Queue), story.ns_of(Part::Array)), (2, 23));
-        for (number, part) in [(2, Part::Parity), (3, Part::Target)] {
-            assert_eq!(stories.get(number).unwrap().ns_of(part), 21);
-        }
-        assert_eq!(stories.get(4), None);
-        stories.tell_only(Wanted { from: 10, since: Time(50) });
-        assert!(stories.pass_over(9, Time(49)) && !stories.pass_over(10, Time(49)));
-        assert!(!stories.pass_over(9, Time(50)), "all that ends then is asked for");
-        (0..8).for_each(|at| _ = stories.tell(Time(at)));
-        assert_eq!(stories.get(4), None, "others lie there");
-        assert_eq!(stories.get(12).unwrap().start(), Time(7));
     }
 }

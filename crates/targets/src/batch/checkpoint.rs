@@ -19,7 +19,8 @@ use super::config::BatchError;
 use super::mutation::{Mutation, is};
 use super::page::{Kind, Page, slot_tag};
 use super::slot::{Checkpoint as Record, Detour, Slots, Start, Turn};
-use super::write::{Gathered, Stage};
+use super::write::Stage;
+use super::writes::Gathered;
 use super::{Batch, Cookie};
 
 const BLOCK: usize = BLOCK_BYTES as usize;

@@ -25,7 +25,8 @@ use super::mutation::{Mutation, is};
 use super::page::{Held, Page, held, is_whole};
 use super::record::What;
 use super::space::{Stream, Use};
-use super::write::{Gathered, Stage, Write};
+use super::write::{Stage, Write};
+use super::writes::Gathered;
 use super::{Batch, Cookie, is_read};
 
 const BLOCK: usize = BLOCK_BYTES as usize;

@@ -26,9 +26,10 @@
 //! Files: `map`, `garbage`, `wear` the tables, `paged`, `dirty` and `oldest` what
 //! is known of their pages, `tables` their pages by name, `page` names and TAGs,
 //! `side` the side table; `record` the log's records, `log` its rows; `space`
-//! chunks and streams; `write` the life of a batch, `read` reads and flushes;
+//! chunks and streams; `write` a batch, `writes` its life, `read` reads and flushes;
 //! `collect` collection, `refresh` chunks on request; `checkpoint`, `slot`
-//! checkpoints and their record; `recover` start-up, `restore` the tables then,
+//! checkpoints and their record; `counters` what it tells of itself; `start` how a target is
+//! made, `recover` how it is found, `restore` the tables then,
 //! `rebuild` those that are damaged, `repair` those that turn out to be while the
 //! target serves, `walk` the log as recovery reads it, `story`
 //! what it says; `scan` what recovery is held
@@ -37,6 +38,7 @@
 mod checkpoint;
 mod collect;
 mod config;
+mod counters;
 mod dirty;
 mod garbage;
 mod location;
@@ -57,36 +59,37 @@ mod scan;
 mod side;
 mod slot;
 mod space;
+mod start;
 mod story;
 mod tables;
 mod walk;
 mod wear;
 mod write;
+mod writes;
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Ppa, TAG_BYTES};
+use flash::{Geometry, Ppa};
 use ftl::is_read;
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, BatchShape, Buffer, Port, Ring, Time};
 use port::{Slots as Table, Status};
 
 pub use config::{BatchConfig, BatchError, Damaged};
+pub use counters::{BatchCounters, Recovery};
 pub use scan::ScanError;
 
-use checkpoint::{Checkpoint, PAGES_AT_ONCE, record_bytes};
-use collect::{Collector, runs_of};
+use checkpoint::Checkpoint;
+use collect::Collector;
 use config::Layout;
 use garbage::Garbage;
 use log::Log;
 use map::Map;
 use read::{Flush, Read};
-use record::What;
-use repair::{REPAIR_READS, Repair};
+use repair::Repair;
 use side::Side;
 use slot::Slots;
-use space::{Space, Stream};
+use space::Space;
 use wear::Wear;
 use write::{Stage, Write};
 
@@ -107,88 +110,6 @@ const BLOCK_BUFFERS: usize = 64;
 
 /// Erases at once, and rows of the log and of a checkpoint record.
 const OTHERS: usize = 64 + 4;
-
-/// What the target has done since it was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchCounters {
-    /// Batches acknowledged.
-    pub batches: u64,
-    /// Batches that failed, refused ones too.
-    pub failed_batches: u64,
-    /// Logical pages taken to be written.
-    pub user: u64,
-    /// Logical pages given up.
-    pub given_up: u64,
-    /// Pages of batches that came again later in their batch: never written.
-    pub superseded: u64,
-    /// Reads completed, failed ones too.
-    pub reads: u64,
-    /// Those of them that failed.
-    pub failed_reads: u64,
-    /// Flushes completed.
-    pub flushes: u64,
-    /// Blocks programmed to fill rows of pages.
-    pub padding: u64,
-    /// Rows of log written, failed tries too.
-    pub log_rows: u64,
-    /// Pages of tables written.
-    pub table_pages: u64,
-    /// Pages of MAP read.
-    pub map_loads: u64,
-    /// Programs that failed.
-    pub failed_programs: u64,
-    /// Pages that went elsewhere, by an RDESC_A.
-    pub amended: u64,
-    /// Chunks taken to be collected.
-    pub collections: u64,
-    /// Reads of rows by collection.
-    pub collect_reads: u64,
-    /// Chunks erased.
-    pub erases: u64,
-    /// Chunks given up.
-    pub retired: u64,
-    /// Chunks that stay since a block that counts cannot be read.
-    pub stuck: u64,
-    /// Chunks that the drive wanted refreshed, put down to be collected.
-    pub refreshed: u64,
-    /// Chunks put down to be collected since others are worn more.
-    pub leveled: u64,
-    /// Pages of MAP that could not be read.
-    pub lost: u64,
-    /// Of these, those that were made anew.
-    pub repaired: u64,
-    /// Checkpoints begun.
-    pub checkpoints: u64,
-    /// Blocks programmed in all.
-    pub programmed: u64,
-}
-
-/// What a start found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The drive was empty.
-    pub fresh: bool,
-    /// Number of the checkpoint record that was used.
-    pub checkpoint: u64,
-    /// Rows of log read.
-    pub rows: u64,
-    /// Entries of records read.
-    pub entries: u64,
-    /// Batches whose flash locations were read, as no done record covers them.
-    pub verified: u64,
-    /// Batches that had begun and were dropped.
-    pub dropped: u64,
-    /// LSNs that no batch has: of those that this start dropped, and some more
-    /// that a lost row of the log may have named; and the same of earlier starts
-    /// that the log tells of.
-    pub unused: Vec<RangeInclusive<u64>>,
-    /// Pages of MAP read.
-    pub map_pages: u64,
-    /// Damaged pages of tables that were made anew.
-    pub rebuilt: u64,
-    /// Drive time that it took, in ns.
-    pub time: u64,
-}
 
 ftl::cookies! {
     /// What a completion of the drive belongs to, and which one.
@@ -308,115 +229,6 @@ pub struct Batch<D> {
 }
 
 impl<D: OpenChannel> Batch<D> {
-    /// A target that knows nothing of its drive yet.
-    fn build(device: D, config: BatchConfig, now: Time) -> Result<Batch<D>, BatchError> {
-        let geometry = *device.geometry();
-        let unreadable = device.timing().unreadable;
-        if unreadable > 0 {
-            return Err(BatchError::Unreadable(unreadable));
-        }
-        if device.timing().limits_open() {
-            return Err(BatchError::OpenChunks);
-        }
-        let row = geometry.row_blocks() as usize;
-        let layout = config.check(&geometry)?;
-        let kept = device.kept();
-        let map = Map::new(config.pages, layout.cache_slots())?;
-        let garbage = Garbage::new(&geometry)?;
-        let wear = Wear::new(&geometry);
-        let locations = map.tiny.len() + garbage.tiny.len() + wear.small.len();
-        let slots = Slots::new(&geometry, locations);
-        if slots.record_blocks > geometry.chunk_blocks() {
-            return Err(BatchError::Slots);
-        }
-        let units = geometry.total_pus() as usize;
-        let collectors = config.collectors as usize;
-        let (rows, runs) = ((2 * units).clamp(8, 256), runs_of(geometry.row_blocks()));
-        let whole = row * (BLOCK + TAG_BYTES);
-        let mut wholes = Buffer::carve(WHOLE_ROWS + 2, whole)?;
-        let (slot_row, log_row) = (wholes.pop(), wholes.pop());
-        let users = config.batches;
-        let mut writes: Vec<Write> = Vec::new();
-        writes.resize_with(users, || Write::new(Stream::User, config.max_pages as usize));
-        let mut made = Vec::new();
-        for c in 0..collectors {
-            let data = writes.len() as u32;
-            writes.push(Write::new(Stream::Collect, What::Collect.capacity()));
-            writes.push(Write::new(Stream::Meta, What::Collect.capacity()));
-            let both = &mut writes[data as usize..];
-            both.iter_mut().for_each(|write| write.owner = Some(c as u8));
-            made.push(Collector::new(data, data + 1, Buffer::carve(runs, whole)?));
-        }
-        let count = writes.len() + PAGE_WRITES;
-        writes.resize_with(count, || Write::new(Stream::Meta, PAGES_AT_ONCE));
-        let pending = users * config.max_pages as usize + collectors * What::Collect.capacity();
-        let commands = config.depth + rows + WHOLE_ROWS + BLOCK_BUFFERS;
-        let commands = commands + collectors * runs + REPAIR_READS + OTHERS;
-        let checkpoint = Checkpoint::new(record_bytes(&slots));
-        let each = kept as usize + TAG_BYTES;
-        Ok(Batch {
-            geometry,
-            config,
-            layout,
-            shape: BatchShape {
-                pages: config.pages,
-                kept,
-                max_pages: config.max_pages,
-                depth: config.depth,
-            },
-            kept: kept as usize,
-            cached: device.is_cached(),
-            now,
-            map,
-            garbage,
-            wear,
-            side: Side::new(pending),
-            space: Space::new(&geometry, layout.user_lanes, layout.side_lanes),
-            log: Log::new(layout.log_lanes, log_row.expect("it was carved")),
-            slots,
-            checkpoint,
-            collectors: made,
-            repair: Repair::new(&geometry)?,
-            writes,
-            arrivals: VecDeque::with_capacity(users),
-            arrived: 0,
-            order: VecDeque::with_capacity(count),
-            issue: VecDeque::with_capacity(1024),
-            next_lsn: 1,
-            applied: 0,
-            reads: Table::new(config.depth),
-            stalled: VecDeque::with_capacity(config.depth),
-            bounces: VecDeque::with_capacity(config.depth),
-            look_ups: VecDeque::with_capacity(config.depth),
-            flushes: VecDeque::with_capacity(config.depth),
-            loads: VecDeque::new(),
-            leaving: VecDeque::new(),
-            erasing: 0,
-            short_of_room: false,
-            short_of_slots: false,
-            clean_hand: 0,
-            failed: Vec::new(),
-            asked: VecDeque::with_capacity(geometry.chunk_slots()),
-            looked: 0,
-            changes: 0,
-            no_victim: u64::MAX,
-            forced: 0,
-            fault: None,
-            data_rows: Buffer::carve(rows, row * each)?,
-            whole_rows: wholes,
-            blocks: Buffer::carve(BLOCK_BUFFERS, BLOCK + TAG_BYTES)?,
-            slot_row,
-            scratch: Vec::with_capacity(config.max_pages as usize),
-            syncing: false,
-            out: Ring::new(commands),
-            device_done: Ring::new(commands),
-            ready: Ring::new(config.depth),
-            counters: BatchCounters::default(),
-            recovery: Recovery::default(),
-            device,
-        })
-    }
-
     /// The outside of the target.
     pub fn shape(&self) -> &BatchShape {
         &self.shape

@@ -1,5 +1,6 @@
 use super::*;
 use crate::sizes::Sizes;
+use port::BlockOp;
 use proptest::prelude::*;
 
 fn take(pattern: &Pattern, n: usize) -> Vec<Access> {
