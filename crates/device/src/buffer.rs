@@ -20,10 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flash::link::time_at;
 use port::story::Wanted;
-use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
+use port::{Completed, Numbered, Part, Port, Ring, Story, Time};
 
 use crate::command::OpenChannel;
 use crate::link::{Carries, LINK_DEPTH};
+use crate::told::Told;
 use crate::way::{NEVER, Way};
 
 /// A memory with a rate, that of all clones together. They belong to one drive: all
@@ -71,18 +72,6 @@ pub struct Buffered<P: Port> {
     told: Option<Told>,
 }
 
-/// What it keeps to tell stories.
-struct Told {
-    /// Of each command when it came, and when it arrived below.
-    came: Vec<(Time, Time)>,
-    /// How many completions came from below.
-    heard: u64,
-    /// Of those on the way up.
-    up: Vec<Story>,
-    /// Of those that were given.
-    stories: Box<Stories>,
-}
-
 impl<P: Port> Buffered<P>
 where
     P::Cmd: Carries + Numbered,
@@ -104,20 +93,7 @@ where
         }
     }
 
-    /// What is below it.
-    pub fn below(&self) -> &P {
-        &self.below
-    }
-
-    /// What is below it, to be changed while nothing is on its way.
-    pub fn below_mut(&mut self) -> &mut P {
-        &mut self.below
-    }
-
-    /// Takes the buffer away; what is on its way is lost.
-    pub fn into_below(self) -> P {
-        self.below
-    }
+    crate::below::shows_below!(P);
 
     /// When something happens next below.
     fn next_below(&self) -> Time {
@@ -151,11 +127,10 @@ where
             let bytes = self.numbers[slot].1;
             let arrival = if bytes == 0 { at } else { self.memory.cross(at, bytes) };
             if let Some(told) = &mut self.told {
-                told.heard += 1;
-                if told.stories.asks(arrival - told.came[slot].0, arrival) {
-                    let below = self.below.story(told.heard - 1);
-                    told.hear(slot, below, at, arrival);
-                }
+                told.hear(slot, &self.below, (at, arrival), |story, came, _| {
+                    story.before(Part::Buffer, came);
+                    story.pass(Part::Buffer, arrival);
+                });
             }
             self.up.send(arrival, bytes == 0, &mut self.below_done);
         }
@@ -174,34 +149,6 @@ where
             done.renumber(self.numbers[slot].0);
             done.set_at(at);
             self.free.push(slot as u32);
-        }
-    }
-}
-
-impl Told {
-    fn new() -> Told {
-        let (came, up) = (vec![Default::default(); LINK_DEPTH], vec![Story::default(); LINK_DEPTH]);
-        Told { came, heard: 0, up, stories: Stories::new(LINK_DEPTH, 0) }
-    }
-
-    /// A command has completed below at `at`, and its completion is above at `arrival`.
-    fn hear(&mut self, slot: usize, below: Option<&Story>, at: Time, arrival: Time) {
-        let (came, arrived) = self.came[slot];
-        let story = &mut self.up[slot];
-        *story = Story::at(arrived);
-        match below {
-            Some(_) => story.go_on(Part::Queue, below, at),
-            None => story.pass(Part::Target, at),
-        }
-        story.before(Part::Buffer, came);
-        story.pass(Part::Buffer, arrival);
-    }
-
-    /// A completion is given.
-    fn give(&mut self, slot: usize, at: Time) {
-        let came = self.came[slot].0;
-        if !self.stories.pass_over(at - came, at) {
-            *self.stories.tell(came) = self.up[slot];
         }
     }
 }
@@ -231,7 +178,7 @@ where
                 self.last = arrival;
             }
             if let Some(told) = &mut self.told {
-                told.came[slot as usize] = (now, arrival);
+                told.came[slot as usize] = (now, arrival, 0);
             }
             self.down.send(arrival, payload.is_read, cmds);
         }

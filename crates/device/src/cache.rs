@@ -165,20 +165,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         lines.saturating_mul(each as u64)
     }
 
-    /// What is below it.
-    pub fn below(&self) -> &P {
-        &self.below
-    }
-
-    /// What is below it, to be changed while nothing is inside.
-    pub fn below_mut(&mut self) -> &mut P {
-        &mut self.below
-    }
-
-    /// Takes the cache away.
-    pub fn into_below(self) -> P {
-        self.below
-    }
+    crate::below::shows_below!(P);
 
     /// Whether nothing is inside, read-ahead neither.
     pub fn is_idle(&self) -> bool {

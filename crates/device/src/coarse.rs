@@ -95,20 +95,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Coarse<P> {
         })
     }
 
-    /// What is below it.
-    pub fn below(&self) -> &P {
-        &self.below
-    }
-
-    /// What is below it, to be changed while nothing is inside.
-    pub fn below_mut(&mut self) -> &mut P {
-        &mut self.below
-    }
-
-    /// Takes it away; nothing is inside.
-    pub fn into_below(self) -> P {
-        self.below
-    }
+    crate::below::shows_below!(P);
 
     /// The unit of this byte: where it begins and ends. A drive's last may be shorter.
     fn unit_of(&self, offset: u64) -> (u64, u64) {

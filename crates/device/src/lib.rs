@@ -10,6 +10,7 @@
 //! [`notices`] are what a drive tells unasked.
 
 mod arbiter;
+mod below;
 pub mod buffer;
 pub mod cache;
 pub mod coarse;
@@ -31,6 +32,7 @@ mod sleep;
 mod tales;
 mod thermal;
 mod timeline;
+mod told;
 mod units;
 mod way;
 

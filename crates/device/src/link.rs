@@ -19,13 +19,12 @@ use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use flash::{LinkTiming, TAG_BYTES};
 use port::story::Wanted;
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
-use port::{
-    BlockOp, BlockReq, Completed, KvOp, KvReq, Numbered, Part, Port, Ring, Stories, Story, Time,
-};
+use port::{BlockOp, BlockReq, Completed, KvOp, KvReq, Numbered, Part, Port, Ring, Story, Time};
 use port::{Turn, turn_by_events};
 
 use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
 use crate::controller::Cores;
+use crate::told::Told;
 use crate::way::{NEVER, Way};
 
 /// What a command and its completion carry over the link. Model bytes: the
@@ -136,54 +135,6 @@ pub struct Link<P: Port> {
     /// Bytes of the data of all commands so far, both ways.
     carried: u64,
     told: Option<Told>,
-}
-
-/// What it keeps to tell stories.
-struct Told {
-    /// Of each command when it came, when it arrived below, and what it took of a
-    /// core, with the wait for it.
-    came: Vec<(Time, Time, u64)>,
-    /// How many completions came from below.
-    heard: u64,
-    /// Of those on the way up, where they are asked for.
-    up: Vec<Story>,
-    /// Of those that were given.
-    stories: Box<Stories>,
-}
-
-impl Told {
-    fn new() -> Told {
-        let (came, up) = (vec![Default::default(); LINK_DEPTH], vec![Story::default(); LINK_DEPTH]);
-        Told { came, heard: 0, up, stories: Stories::new(LINK_DEPTH, 0) }
-    }
-
-    /// A command has completed below at `at`, and its completion is above at `arrival`;
-    /// the controller's pipeline took so long.
-    fn hear(
-        &mut self,
-        slot: usize,
-        below: Option<&Story>,
-        (at, arrival): (Time, Time),
-        controller: u64,
-    ) {
-        let (came, arrived, core) = self.came[slot];
-        let story = &mut self.up[slot];
-        *story = Story::at(arrived);
-        match below {
-            Some(_) => story.go_on(Part::Queue, below, at),
-            None => story.pass(Part::Target, at),
-        }
-        story.before_with(Part::Link, [(Part::Core, core), (Part::Controller, controller)], came);
-        story.pass(Part::Link, arrival);
-    }
-
-    /// A completion is given.
-    fn give(&mut self, slot: usize, at: Time) {
-        let came = self.came[slot].0;
-        if !self.stories.pass_over(at - came, at) {
-            *self.stories.tell(came) = self.up[slot];
-        }
-    }
 }
 
 impl<P: Port> Link<P>
@@ -310,11 +261,11 @@ where
             };
             let arrival = end + entry + self.timing.latency;
             if let Some(told) = &mut self.told {
-                told.heard += 1;
-                if told.stories.asks(arrival - told.came[slot].0, arrival) {
-                    let below = self.below.story(told.heard - 1);
-                    told.hear(slot, below, (at, arrival), self.timing.controller);
-                }
+                let controller = (Part::Controller, self.timing.controller);
+                told.hear(slot, &self.below, (at, arrival), |story, came, core| {
+                    story.before_with(Part::Link, [(Part::Core, core), controller], came);
+                    story.pass(Part::Link, arrival);
+                });
             }
             self.up.send(arrival, bytes == 0, &mut self.below_done);
         }

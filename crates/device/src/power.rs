@@ -112,20 +112,7 @@ impl<P: Port + Heats> Powered<P> {
         }
     }
 
-    /// The drive.
-    pub fn below(&self) -> &P {
-        &self.below
-    }
-
-    /// The drive, to be changed while nothing is inside.
-    pub fn below_mut(&mut self) -> &mut P {
-        &mut self.below
-    }
-
-    /// Takes the power states away.
-    pub fn into_below(self) -> P {
-        self.below
-    }
+    crate::below::shows_below!(P);
 
     /// How it is at `now`.
     pub fn health(&self, now: Time) -> PowerHealth {

@@ -70,20 +70,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Queued<P> {
         }
     }
 
-    /// The link.
-    pub fn below(&self) -> &Link<P> {
-        &self.below
-    }
-
-    /// The link, to be changed while nothing is inside.
-    pub fn below_mut(&mut self) -> &mut Link<P> {
-        &mut self.below
-    }
-
-    /// Takes the queues away; what is inside is lost.
-    pub fn into_below(self) -> Link<P> {
-        self.below
-    }
+    crate::below::shows_below!(Link<P>);
 
     /// When the next command is to be fetched.
     fn next_fetch(&self) -> Option<Time> {

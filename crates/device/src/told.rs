@@ -1,0 +1,57 @@
+//! What a port with a way down and a way up keeps to tell stories.
+
+use port::{Part, Port, Stories, Story, Time};
+
+use crate::link::LINK_DEPTH;
+
+/// What it keeps.
+pub(crate) struct Told {
+    /// Of each command when it came, when it arrived below, and what it took of a
+    /// core, with the wait for it.
+    pub came: Vec<(Time, Time, u64)>,
+    /// How many completions came from below.
+    heard: u64,
+    /// Of those on the way up, where they are asked for.
+    up: Vec<Story>,
+    /// Of those that were given.
+    pub stories: Box<Stories>,
+}
+
+impl Told {
+    pub fn new() -> Told {
+        let (came, up) = (vec![Default::default(); LINK_DEPTH], vec![Story::default(); LINK_DEPTH]);
+        Told { came, heard: 0, up, stories: Stories::new(LINK_DEPTH, 0) }
+    }
+
+    /// A command has completed below at `at`, and its completion is above at `arrival`.
+    /// `ways` adds both ways to its story, which begins when it arrived below: it is told
+    /// when the command came, and what that took of a core.
+    pub fn hear<P: Port>(
+        &mut self,
+        slot: usize,
+        below: &P,
+        (at, arrival): (Time, Time),
+        ways: impl FnOnce(&mut Story, Time, u64),
+    ) {
+        self.heard += 1;
+        let (came, arrived, core) = self.came[slot];
+        if !self.stories.asks(arrival - came, arrival) {
+            return;
+        }
+        let (story, below) = (&mut self.up[slot], below.story(self.heard - 1));
+        *story = Story::at(arrived);
+        match below {
+            Some(_) => story.go_on(Part::Queue, below, at),
+            None => story.pass(Part::Target, at),
+        }
+        ways(story, came, core);
+    }
+
+    /// A completion is given.
+    pub fn give(&mut self, slot: usize, at: Time) {
+        let came = self.came[slot].0;
+        if !self.stories.pass_over(at - came, at) {
+            *self.stories.tell(came) = self.up[slot];
+        }
+    }
+}
