@@ -40,7 +40,7 @@ pub use rule::{
     Access, Delay, DelayRule, FaultRule, MediumFault, MediumRule, Operation, Place, Rule, Span,
     Trigger, WrongPort,
 };
-pub use scripted::{Below, Script, ScriptedMedium};
+pub use scripted::{Below, Script, ScriptedMedium, Slow};
 pub use text::{Problem, TextError};
 
 use std::any::Any;

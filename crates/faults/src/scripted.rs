@@ -7,6 +7,7 @@
 use std::any::Any;
 
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium};
+use port::random::{STEP, mix};
 
 use crate::PowerCut;
 
@@ -50,6 +51,53 @@ pub trait Script: Any {
 
 /// Nothing is changed.
 impl Script for () {}
+
+/// Answers [`Moved::Pending`] a number of times, drawn for each, before a thing is done: a
+/// drive without time does some at once then and some by command.
+pub struct Slow {
+    seed: u64,
+    most: u64,
+    /// Answers to go, while something is asked.
+    left: Option<u64>,
+}
+
+impl Slow {
+    /// Each thing is asked for in vain at most so often.
+    pub fn new(seed: u64, most: u64) -> Slow {
+        Slow { seed, most, left: None }
+    }
+
+    /// Whether it still has to be asked again.
+    fn waits(&mut self) -> bool {
+        let left = self.left.take().unwrap_or_else(|| {
+            self.seed = mix(self.seed.wrapping_add(STEP));
+            self.seed % (self.most + 1)
+        });
+        self.left = left.checked_sub(1);
+        left > 0
+    }
+}
+
+impl Script for Slow {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.waits() { Moved::Pending } else { below.program(at, count, data, tags) }
+    }
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        if self.waits() { Moved::Pending } else { below.read(at, count, data, tags) }
+    }
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
+        if self.waits() { Moved::Pending } else { below.reset(chunk) }
+    }
+}
 
 /// A medium with a script.
 pub struct ScriptedMedium {

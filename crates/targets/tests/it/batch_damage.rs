@@ -199,16 +199,7 @@ fn a_survivor_that_cannot_be_read_holds_its_chunk_until_it_is_written_anew() {
 /// A drive with more pages of MAP than memory holds, some of each written, and
 /// the log of that gone; power off.
 fn with_many_map_pages() -> (World, Vec<u64>) {
-    let dim = Dimensions {
-        groups: 4,
-        pus: 2,
-        chunks: 64,
-        pages: 64,
-        planes: 2,
-        page_bytes: 8192,
-        pages_at_once: 1,
-    };
-    let mut setup = Setup::of(dim, 5).filled(100);
+    let mut setup = Setup::large().filled(100);
     setup.config.max_pages = 4;
     // 199 pages of MAP; the least cache that is taken holds 148.
     setup.config.cache_bytes = 150 * 4096;

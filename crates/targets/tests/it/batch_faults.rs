@@ -3,7 +3,6 @@
 
 use crate::batch_world::{Run, Setup, World, batch_buffer, cached, ram};
 use faults::{FaultRule, Operation, Span, Trigger};
-use flash::Dimensions;
 use port::{BatchOp, Status};
 use targets::batch::BatchError;
 
@@ -65,16 +64,7 @@ fn reads_end_where_the_cache_is_full_of_changes() {
 
 /// A drive whose cache holds all but a few of the pages of MAP, none changed.
 fn with_a_small_cache() -> (World, Run) {
-    let dim = Dimensions {
-        groups: 4,
-        pus: 2,
-        chunks: 64,
-        pages: 64,
-        planes: 2,
-        page_bytes: 8192,
-        pages_at_once: 1,
-    };
-    let mut setup = Setup::of(dim, 5);
+    let mut setup = Setup::large();
     (setup.config.log_rows, setup.config.cache_bytes) = (200, 186 * 4096);
     let mut world = World::new(setup.filled(100), ram);
     let mut run = world.power_on(LONG).unwrap();

@@ -108,16 +108,7 @@ fn the_work_meets_what_it_is_to_meet() {
 /// A small cache: pages of MAP come and go.
 #[test]
 fn pages_of_the_map_come_and_go() {
-    let dim = Dimensions {
-        groups: 4,
-        pus: 2,
-        chunks: 64,
-        pages: 64,
-        planes: 2,
-        page_bytes: 8192,
-        pages_at_once: 1,
-    };
-    let mut setup = Setup::of(dim, 5).filled(100);
+    let mut setup = Setup::large().filled(100);
     setup.config.max_pages = 4;
     // 199 pages of MAP; the least cache that is taken holds 148.
     setup.config.cache_bytes = 150 * 4096;

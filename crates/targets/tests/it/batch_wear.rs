@@ -6,26 +6,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::batch_world::{Random, batch_buffer, value_of};
+use crate::disturb::{DAY, forgetful};
 use device::{Device, OpenChannel};
 use faults::{Fuse, ScriptedMedium};
 use flash::{Dimensions, Geometry, Reliability, Timing};
 use port::{BatchOp, BatchReq, Buffer, Port, Ring, Status, Time};
 use targets::{Batch, BatchConfig};
-
-const DAY: u64 = 86_400_000_000_000;
-
-/// Age makes data unreadable within months. Reads change nothing.
-fn forgetful() -> Reliability {
-    Reliability {
-        errors: true,
-        rber_base: 3e-3,
-        retention_time: 10 * DAY,
-        correctable: 100,
-        read_retries: 1,
-        retry_gain: 0.8,
-        ..Reliability::default()
-    }
-}
 
 struct Rig {
     drive: Batch<Box<dyn OpenChannel>>,

@@ -24,10 +24,10 @@ fn disturbed() -> Reliability {
     }
 }
 
-const DAY: u64 = 86_400_000_000_000;
+pub const DAY: u64 = 86_400_000_000_000;
 
 /// Age makes data unreadable within months. Reads change nothing.
-fn forgetful() -> Reliability {
+pub fn forgetful() -> Reliability {
     Reliability {
         errors: true,
         rber_base: 3e-3,

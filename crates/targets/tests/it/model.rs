@@ -7,55 +7,13 @@
 
 use crate::openings::limited;
 use device::Device;
-use faults::{Below, Script, ScriptedMedium};
-use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
+use faults::{ScriptedMedium, Slow};
+use flash::{Dimensions, Geometry, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 type Drive = Pblk<Device<ScriptedMedium>>;
-
-/// A medium that may want to be asked several times before it does a thing, so
-/// that a drive without time does some at once and some by command.
-struct Slow {
-    random: u64,
-    /// The most times that it is asked in vain; 0 for never.
-    most: u64,
-    /// Answers to go, while something is asked.
-    left: Option<u64>,
-}
-
-impl Slow {
-    fn waits(&mut self) -> bool {
-        let left = self.left.take().unwrap_or_else(|| {
-            self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (self.random >> 33) % (self.most + 1)
-        });
-        self.left = left.checked_sub(1);
-        left > 0
-    }
-}
-
-impl Script for Slow {
-    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        if self.waits() { Moved::Pending } else { below.program(at, count, data, tags) }
-    }
-
-    fn read(
-        &mut self,
-        below: Below,
-        at: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Moved {
-        if self.waits() { Moved::Pending } else { below.read(at, count, data, tags) }
-    }
-
-    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
-        if self.waits() { Moved::Pending } else { below.reset(chunk) }
-    }
-}
 
 const BLOCK: u64 = 4096;
 
@@ -94,7 +52,7 @@ fn timing(instant: bool, suspend: bool) -> Timing {
 
 fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64) -> Drive {
     let geometry = Geometry::new(dim).unwrap();
-    let script = Slow { random: slow, most: slow, left: None };
+    let script = Slow::new(slow, slow);
     let medium = ScriptedMedium::ram(&geometry, kept, script);
     let device = Device::new(&geometry, timing, medium).unwrap();
     let data_chunks = DATA_CHUNKS;

@@ -4,9 +4,9 @@
 #![allow(dead_code)]
 
 use device::{Addresses, Content, Device, VectorCmd, VectorDone, VectorOp};
-use faults::{Below, PowerCut, Script, ScriptedMedium};
+use faults::{Below, PowerCut, Script, ScriptedMedium, Slow};
 use flash::{Dimensions, Geometry, Moved, Ppa, RamMedium, Timing};
-use port::random::{STEP, mix};
+use port::random::mix;
 use port::{Buffer, Port, Ring, Status, Time};
 
 /// A small geometry.
@@ -122,50 +122,9 @@ pub fn written(geometry: &Geometry, timing: &Timing) -> Rig<Device<RamMedium>> {
     Rig::new(Device::restore(geometry, timing, first.cut(), &chunks).unwrap(), 64)
 }
 
-/// Answers `Pending` a number of times before a thing is done.
-struct Slow {
-    seed: u64,
-    most: u64,
-    /// Answers to go, while something is asked.
-    left: Option<u64>,
-}
-
 /// A medium that is asked at most so often until it does a thing.
 pub fn slow(below: impl PowerCut, seed: u64, most: u64) -> ScriptedMedium {
-    ScriptedMedium::new(below, Slow { seed, most, left: None })
-}
-
-impl Slow {
-    /// Whether it still has to be asked again.
-    fn waits(&mut self) -> bool {
-        let left = self.left.take().unwrap_or_else(|| {
-            self.seed = mix(self.seed.wrapping_add(STEP));
-            self.seed % (self.most + 1)
-        });
-        self.left = left.checked_sub(1);
-        left > 0
-    }
-}
-
-impl Script for Slow {
-    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        if self.waits() { Moved::Pending } else { below.program(at, count, data, tags) }
-    }
-
-    fn read(
-        &mut self,
-        below: Below,
-        at: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Moved {
-        if self.waits() { Moved::Pending } else { below.read(at, count, data, tags) }
-    }
-
-    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
-        if self.waits() { Moved::Pending } else { below.reset(chunk) }
-    }
+    ScriptedMedium::new(below, Slow::new(seed, most))
 }
 
 /// Operations fail that begin at certain addresses.

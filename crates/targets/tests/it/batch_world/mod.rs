@@ -255,6 +255,13 @@ impl Setup {
         Setup::of(dim, seed)
     }
 
+    /// One with 200 pages of MAP.
+    pub fn large() -> Setup {
+        let page_bytes = 8192;
+        let more = Dimensions { groups: 4, chunks: 64, pages: 64, page_bytes, ..Dimensions::LEAST };
+        Setup::of(Dimensions { pus: 2, planes: 2, ..more }, 5)
+    }
+
     pub fn of(dim: Dimensions, seed: u64) -> Setup {
         let geometry = Geometry::new(dim).unwrap();
         let config = BatchConfig {
