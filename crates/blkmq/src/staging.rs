@@ -110,8 +110,7 @@ const GONE: u64 = u64::MAX;
 
 impl Default for Staged {
     fn default() -> Staged {
-        let (op, buffer) = (BlockOp::Flush, Buffer::empty());
-        let req = BlockReq::new(0, op, 0, 0, buffer);
+        let req = BlockReq::new(0, BlockOp::Flush, 0, 0, Buffer::empty());
         let out = Outgoing { req, from: 0, submitted: Time::ZERO, parts: Parts::NONE };
         Staged { out, stamp: GONE }
     }

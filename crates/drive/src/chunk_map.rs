@@ -131,10 +131,8 @@ mod tests {
         let len = 65_536;
         let offsets = (0..bytes).step_by(len).chain((0..again).step_by(len));
         for offset in offsets {
-            let (id, op, fua, placement) = (0, BlockOp::Write, false, 0);
-            let buffer = Buffer::zeroed(len).unwrap();
-            let len = len as u64;
-            queue.put(|| BlockReq { fua, placement, ..BlockReq::new(id, op, offset, len, buffer) });
+            let (buffer, len) = (Buffer::zeroed(len).unwrap(), len as u64);
+            queue.put(|| BlockReq::new(0, BlockOp::Write, offset, len, buffer));
             drive.submit(now, &mut queue);
             while done.is_empty() {
                 now = drive.next_event().unwrap();

@@ -102,8 +102,7 @@ mod tests {
         let (bytes, mut sent, mut ended) = (drive.shape().bytes, 0, 0);
         while now < until || ended < sent {
             while sent < ended + depth && now < until {
-                let (offset, len, buffer) = (sent * PIECE % bytes, PIECE, Buffer::empty());
-                cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
+                cmds.put(|| BlockReq::new(0, op, sent * PIECE % bytes, PIECE, Buffer::empty()));
                 sent += 1;
             }
             drive.submit(now, &mut cmds);
@@ -228,8 +227,7 @@ mod tests {
         drive.set_stories(true);
         let (mut cmds, mut done) = (Ring::new(2), Ring::new(2));
         for at in [5_000, 25_000] {
-            let (op, offset, len, buffer) = (BlockOp::Read, 0, 4096, Buffer::empty());
-            cmds.put(|| BlockReq::new(at, op, offset, len, buffer));
+            cmds.put(|| BlockReq::new(at, BlockOp::Read, 0, 4096, Buffer::empty()));
             drive.submit(Time(at), &mut cmds);
         }
         while done.len() < 2 {

@@ -147,8 +147,7 @@ mod tests {
         let (mut offset, mut inside) = (offsets.start, 0);
         while offset < offsets.end || inside > 0 {
             while inside < 32 && offset < offsets.end {
-                let (op, len, buffer) = (BlockOp::Write, PIECE, Buffer::empty());
-                cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
+                cmds.put(|| BlockReq::new(0, BlockOp::Write, offset, PIECE, Buffer::empty()));
                 (offset, inside) = (offset + PIECE, inside + 1);
             }
             drive.submit(now, &mut cmds);

@@ -147,8 +147,7 @@ mod tests {
     use port::{BlockOp, Buffer, Part, Status};
 
     fn request(id: u64, offset: u64) -> BlockReq {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq::new(id, op, offset, 4096, buffer)
+        BlockReq::new(id, BlockOp::Read, offset, 4096, Buffer::empty())
     }
 
     /// A drive that is full is asked again and again: what waits is noted once.

@@ -119,8 +119,7 @@ mod tests {
     use port::{BlockOp, Buffer};
 
     fn read(id: u64) -> BlockReq {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq::new(id, op, 0, 4096, buffer)
+        BlockReq::new(id, BlockOp::Read, 0, 4096, Buffer::empty())
     }
 
     /// Requests in bursts of up to 8, for who waits or looks: all come back once.

@@ -71,8 +71,7 @@ fn read(
             random ^= random >> 7;
             random ^= random << 17;
             let offset = random % blocks * BLOCK;
-            let (op, len) = (BlockOp::Read, BLOCK);
-            cmds.put(|| BlockReq::new(0, op, offset, len, buffer));
+            cmds.put(|| BlockReq::new(0, BlockOp::Read, offset, BLOCK, buffer));
             inside += 1;
         }
         if inside == 0 {

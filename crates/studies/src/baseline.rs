@@ -236,8 +236,7 @@ mod tests {
     use workload::{Tight, TightOptions};
 
     fn read(id: u64, block: u64) -> BlockReq {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq::new(id, op, block * 4096, 4096, buffer)
+        BlockReq::new(id, BlockOp::Read, block * 4096, 4096, Buffer::empty())
     }
 
     fn timed(depth: usize) -> Timed {

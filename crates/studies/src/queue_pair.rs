@@ -176,8 +176,7 @@ mod tests {
         let mute = Arc::new(());
         let mut pair = QueuePair::start(Mute(mute.clone()), 8, None).unwrap();
         let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
-        let (op, buffer) = (BlockOp::Flush, Buffer::empty());
-        let flush = BlockReq::new(0, op, 0, 0, buffer);
+        let flush = BlockReq::new(0, BlockOp::Flush, 0, 0, Buffer::empty());
         queue.put(|| flush);
         pair.turn(None, &mut queue, &mut done).unwrap();
         assert_eq!(pair.queue.outside(), 1);

@@ -164,8 +164,7 @@ mod tests {
     use port::{BlockOp, Buffer, Status};
 
     fn read(id: u64, offset: u64) -> BlockReq {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        BlockReq::new(id, op, offset, 4096, buffer)
+        BlockReq::new(id, BlockOp::Read, offset, 4096, Buffer::empty())
     }
 
     #[test]

@@ -13,8 +13,7 @@ fn seen<D: Driver>(staging: Spread, driver: D) -> Vec<(usize, u64, Time)> {
     let (mut contexts, _) = build(&config, driver).unwrap();
     let (mut reqs, mut done, mut seen) = (Ring::new(1), Ring::new(8), Vec::new());
     for id in 0..90 {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        reqs.put(|| BlockReq::new(id, op, id << 12, 4096, buffer));
+        reqs.put(|| BlockReq::new(id, BlockOp::Read, id << 12, 4096, Buffer::empty()));
         contexts[id as usize % 3].submit(Time(id * 10), &mut reqs);
         assert!(reqs.is_empty());
     }

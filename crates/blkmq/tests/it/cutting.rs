@@ -209,8 +209,7 @@ proptest! {
 }
 
 fn read(id: u64, offset: u64, len: u64) -> BlockReq {
-    let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq::new(id, op, offset, len, buffer)
+    BlockReq::new(id, BlockOp::Read, offset, len, Buffer::empty())
 }
 
 #[test]

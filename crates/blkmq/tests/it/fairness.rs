@@ -31,8 +31,7 @@ fn run(contexts: &mut [Context<TimedQueue>], depths: [u64; 2], ns: u64) -> [Hist
     let mut reqs = Ring::new(256);
     let mut done: Ring<BlockDone> = Ring::new(256);
     let mut ask = |context: &mut Context<TimedQueue>, now: Time| {
-        let (id, buffer) = (now.0, Buffer::empty());
-        let req = BlockReq::new(id, BlockOp::Read, 0, 4096, buffer);
+        let req = BlockReq::new(now.0, BlockOp::Read, 0, 4096, Buffer::empty());
         reqs.push(req).unwrap();
         context.submit(now, &mut reqs);
         assert!(reqs.is_empty(), "it is staged");

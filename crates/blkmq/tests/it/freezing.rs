@@ -12,8 +12,7 @@ use proptest::prelude::*;
 use workload::Rng;
 
 fn read(id: u64, block: u64) -> BlockReq {
-    let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq::new(id, op, block * 4096, 4096, buffer)
+    BlockReq::new(id, BlockOp::Read, block * 4096, 4096, Buffer::empty())
 }
 
 /// Offers a read to each core. Gives how many were taken.

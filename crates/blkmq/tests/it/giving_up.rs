@@ -16,8 +16,7 @@ const MOST: u64 = 2_000_000_000;
 fn ask<Q: HardwareQueue>(context: &mut Context<Q>, n: u64) {
     let mut reqs = Ring::new(n as usize);
     for id in 0..n {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        reqs.put(|| BlockReq::new(id, op, 0, 4096, buffer));
+        reqs.put(|| BlockReq::new(id, BlockOp::Read, 0, 4096, Buffer::empty()));
     }
     context.submit(Time(0), &mut reqs);
     assert!(reqs.is_empty());

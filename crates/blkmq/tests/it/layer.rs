@@ -47,8 +47,7 @@ impl<Q: HardwareQueue> World<Q> {
             if op == BlockOp::Write {
                 buffer.bytes_mut()[..8].copy_from_slice(&self.next_id.to_le_bytes());
             }
-            let (id, offset) = (self.next_id, block * 4096);
-            reqs.push(BlockReq::new(id, op, offset, 4096, buffer)).unwrap();
+            reqs.push(BlockReq::new(self.next_id, op, block * 4096, 4096, buffer)).unwrap();
             self.next_id += 1;
         }
         let asked: Vec<(u64, u64)> =

@@ -8,8 +8,7 @@ use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use workload::Rng;
 
 fn read(id: u64, block: u64) -> BlockReq {
-    let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq::new(id, op, block * 4096, 4096, buffer)
+    BlockReq::new(id, BlockOp::Read, block * 4096, 4096, Buffer::empty())
 }
 
 /// The order in which reads of these blocks complete on a device that takes one

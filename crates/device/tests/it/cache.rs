@@ -108,8 +108,7 @@ pub fn request(id: u64, op: BlockOp, block: u64, blocks: u64, version: u64) -> B
             .chunks_exact_mut(8)
             .for_each(|b| b.copy_from_slice(&version.to_le_bytes()));
     }
-    let (offset, len) = (block * BLOCK_BYTES, blocks * BLOCK_BYTES);
-    BlockReq::new(id, op, offset, len, buffer)
+    BlockReq::new(id, op, block * BLOCK_BYTES, blocks * BLOCK_BYTES, buffer)
 }
 
 fn cached(spread: u64, config: ReadCache) -> Cached<Slow> {

@@ -57,8 +57,7 @@ fn weighted(classes: &[Class], weights: [u32; 3]) -> Queues {
 }
 
 fn request(id: u64, op: BlockOp, queue: u8) -> BlockReq {
-    let (offset, len, buffer) = (0, BLOCK_BYTES, Buffer::empty());
-    BlockReq { queue, ..BlockReq::new(id, op, offset, len, buffer) }
+    BlockReq { queue, ..BlockReq::new(id, op, 0, BLOCK_BYTES, Buffer::empty()) }
 }
 
 fn read(id: u64, queue: u8) -> BlockReq {

@@ -68,8 +68,7 @@ impl HardwareQueue for ToldQueue {
 fn reads(n: u64) -> Ring<BlockReq> {
     let mut reqs = Ring::new(n as usize);
     for id in 0..n {
-        let (op, buffer) = (BlockOp::Read, Buffer::empty());
-        reqs.put(|| BlockReq::new(id, op, 0, 4096, buffer));
+        reqs.put(|| BlockReq::new(id, BlockOp::Read, 0, 4096, Buffer::empty()));
     }
     reqs
 }

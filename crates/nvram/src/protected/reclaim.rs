@@ -44,10 +44,7 @@ where
     pub(super) fn reclaim(&mut self) -> bool {
         match self.reclaim {
             Reclaim::Drain(to) if self.under_way[usize::from(!self.half)] == 0 => {
-                let (id, op) = (OWN, BlockOp::Flush);
-                let (fua, offset, len) = (false, 0, 0);
-                let buffer = Buffer::empty();
-                self.down.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
+                self.down.put(|| BlockReq::new(OWN, BlockOp::Flush, 0, 0, Buffer::empty()));
                 self.counters.flushes += 1;
                 self.reclaim = Reclaim::Flush(to);
                 true

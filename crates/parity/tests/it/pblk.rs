@@ -227,8 +227,7 @@ impl Bench {
         self.quiet(run);
         for block in 0..self.blocks.len() {
             let buffer = Buffer::zeroed(8).unwrap();
-            let (op, offset) = (BlockOp::Read, block as u64 * BLOCK);
-            let req = BlockReq::new(0, op, offset, BLOCK, buffer);
+            let req = BlockReq::new(0, BlockOp::Read, block as u64 * BLOCK, BLOCK, buffer);
             run.queue.push(req).unwrap();
             run.drive.submit(run.now, &mut run.queue);
             let done = loop {

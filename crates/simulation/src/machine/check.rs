@@ -138,8 +138,7 @@ impl Machine {
 
     fn ask_check(&mut self, block: u64, count: u64, buffer: Buffer) {
         let (offset, len) = (block * BLOCK_BYTES, count * BLOCK_BYTES);
-        let (op, fua) = (BlockOp::Read, false);
-        let req = BlockReq { fua, ..BlockReq::new(block, op, offset, len, buffer) };
+        let req = BlockReq::new(block, BlockOp::Read, offset, len, buffer);
         self.queue.push(req).expect("there is room");
     }
 

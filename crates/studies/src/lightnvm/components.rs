@@ -55,8 +55,7 @@ pub fn target<D: device::OpenChannel>(
 
 /// The write of this number, of those that follow each other.
 fn request(id: u64, len: u64, buffer: Buffer) -> BlockReq {
-    let (op, offset) = (BlockOp::Write, id * len);
-    BlockReq::new(id, op, offset, len, buffer)
+    BlockReq::new(id, BlockOp::Write, id * len, len, buffer)
 }
 
 /// The block layer of one core over a drive in this process.

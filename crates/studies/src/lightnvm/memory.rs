@@ -145,8 +145,7 @@ mod tests {
                         to.copy_from_slice(&id.to_le_bytes());
                     });
                 }
-                let (fua, offset) = (false, id * len);
-                cmds.put(|| BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) });
+                cmds.put(|| BlockReq::new(id, op, id * len, len, buffer));
                 memory.submit(Time(1), &mut cmds);
                 memory.advance(Time(1), &mut done);
                 let one = done.pop().unwrap();

@@ -55,9 +55,7 @@ fn writes(count: u64, kept: u32) -> Result<f64, Error> {
     let mut buffers = buffers(kept)?;
     let write = |from: u64| {
         move |id: u64, buffer: Buffer| {
-            let (op, offset) = (BlockOp::Write, (from + id) * VALUE);
-            let (fua, len) = (false, VALUE);
-            BlockReq { fua, ..BlockReq::new(id, op, offset, len, buffer) }
+            BlockReq::new(id, BlockOp::Write, (from + id) * VALUE, VALUE, buffer)
         }
     };
     let end = |done: BlockDone| (done.status, done.buffer);

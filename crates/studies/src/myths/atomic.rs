@@ -148,8 +148,8 @@ impl Write {
         let Write { offset, len, fua } = self;
         let (mut queue, mut done) = (Ring::<BlockReq>::new(1), Ring::<BlockDone>::new(1));
         let buffer = Buffer::zeroed(drive.shape().stored(len))?;
-        let (id, op, placement) = (0, BlockOp::Write, 0);
-        queue.put(|| BlockReq { fua, placement, ..BlockReq::new(id, op, offset, len, buffer) });
+        let op = BlockOp::Write;
+        queue.put(|| BlockReq { fua, ..BlockReq::new(0, op, offset, len, buffer) });
         let now = one(drive, now, &mut queue, &mut done)?;
         ended_well(done.pop().map(|done| done.status))?;
         Ok(now)

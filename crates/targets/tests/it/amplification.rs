@@ -56,8 +56,7 @@ impl Load {
 
     fn write(&mut self, blocks: Vec<u64>) {
         for block in blocks {
-            let (offset, buffer) = (block * 4096, Buffer::empty());
-            let req = BlockReq::new(0, BlockOp::Write, offset, 4096, buffer);
+            let req = BlockReq::new(0, BlockOp::Write, block * 4096, 4096, Buffer::empty());
             self.queue.push(req).unwrap();
         }
         loop {

@@ -81,8 +81,7 @@ impl Load {
     }
 
     fn write(&mut self, block: u64) {
-        let (offset, buffer) = (block * 4096, Buffer::empty());
-        let req = BlockReq::new(0, BlockOp::Write, offset, 4096, buffer);
+        let req = BlockReq::new(0, BlockOp::Write, block * 4096, 4096, Buffer::empty());
         self.queue.push(req).unwrap();
         self.out += 1;
         self.drive.submit(self.now, &mut self.queue);

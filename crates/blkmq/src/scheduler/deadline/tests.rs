@@ -29,8 +29,7 @@ fn staging(options: DeadlineOptions, depth: usize) -> Staging {
 }
 
 fn req(id: u64, op: BlockOp, block: u64, blocks: u64) -> BlockReq {
-    let (offset, len) = (block * BLOCK, blocks * BLOCK);
-    BlockReq::new(id, op, offset, len, Buffer::empty())
+    BlockReq::new(id, op, block * BLOCK, blocks * BLOCK, Buffer::empty())
 }
 
 /// The ids in the order in which they go out at `now`.

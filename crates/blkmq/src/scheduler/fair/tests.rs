@@ -32,8 +32,7 @@ fn fair(weights: &[u32]) -> Staging {
 }
 
 fn read(id: u64, blocks: u64) -> BlockReq {
-    let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq::new(id, op, 0, blocks * BLOCK_BYTES, buffer)
+    BlockReq::new(id, BlockOp::Read, 0, blocks * BLOCK_BYTES, Buffer::empty())
 }
 
 #[test]
