@@ -81,34 +81,32 @@ pub fn held_blocks(config: &DriveConfig) -> u64 {
     u64::try_from(held).unwrap_or(u64::MAX).min(below)
 }
 
+/// Refuses what needs more memory than is free, in words with both.
+fn fits(needed: u64, words: impl FnOnce(String, String) -> String) -> Result<(), Error> {
+    let free = free();
+    if needed <= free { Ok(()) } else { Err(Error::Usage(words(amount(needed), amount(free)))) }
+}
+
 /// Refuses a drive whose tables do not fit.
 pub fn ask(config: &DriveConfig) -> Result<(), Error> {
-    let (needed, free) = (Needs::of(config).tables, free());
-    if needed <= free {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{}: this drive needs {} of memory for its tables, and {} are free: take a smaller size, \
-         or fewer chunks and parallel units",
-        config.name,
-        amount(needed),
-        amount(free),
-    )))
+    let name = &config.name;
+    fits(Needs::of(config).tables, |needed, free| {
+        format!(
+            "{name}: this drive needs {needed} of memory for its tables, and {free} are free: take \
+             a smaller size, or fewer chunks and parallel units"
+        )
+    })
 }
 
 /// Refuses a drive in memory that does not fit when all of it is written.
 pub fn ask_written(config: &DriveConfig) -> Result<(), Error> {
-    let (needed, free) = (Needs::of(config).total(), free());
-    if needed <= free {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{}: written whole, this drive takes {} of memory, and {} are free: take a smaller size, \
-         or store=checksum or none",
-        config.name,
-        amount(needed),
-        amount(free),
-    )))
+    let name = &config.name;
+    fits(Needs::of(config).total(), |needed, free| {
+        format!(
+            "{name}: written whole, this drive takes {needed} of memory, and {free} are free: take \
+             a smaller size, or store=checksum or none"
+        )
+    })
 }
 
 /// Tells the user of a drive in memory that does not fit when all of it is
@@ -127,60 +125,42 @@ pub fn medium(config: &DriveConfig, kept: u32) -> Result<RamMedium, Error> {
 
 /// Refuses a drive file whose own tables do not fit, before it is read or made.
 pub fn ask_file(name: &str, geometry: &Geometry) -> Result<(), Error> {
-    let (needed, free) = (DriveFile::tables(geometry), free());
-    if needed <= free {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{name}: this drive file needs {} of memory for what it tells of its chunks, and {} are \
-         free: take a drive of fewer chunks, or a machine with more",
-        amount(needed),
-        amount(free),
-    )))
+    fits(DriveFile::tables(geometry), |needed, free| {
+        format!(
+            "{name}: this drive file needs {needed} of memory for what it tells of its chunks, and \
+             {free} are free: take a drive of fewer chunks, or a machine with more"
+        )
+    })
 }
 
 /// Refuses queues of a block layer, or of what is below it, whose tables do not
 /// fit.
 pub fn ask_queues(needed: u64) -> Result<(), Error> {
-    let free = free();
-    if needed <= free {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "the queues need {} of memory, and {} are free: take fewer or shallower ones, or fewer \
-         cores",
-        amount(needed),
-        amount(free),
-    )))
+    fits(needed, |needed, free| {
+        format!(
+            "the queues need {needed} of memory, and {free} are free: take fewer or shallower \
+             ones, or fewer cores"
+        )
+    })
 }
 
 /// Refuses clients of a server more memory than there is: they could not have
 /// it when they ask.
 pub fn ask_clients(most: u64) -> Result<(), Error> {
-    let free = free();
-    if most <= free {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "--client-memory lets clients take {} of memory, and {} are free: lower it",
-        amount(most),
-        amount(free),
-    )))
+    fits(most, |most, free| {
+        format!("--client-memory lets clients take {most} of memory, and {free} are free: lower it")
+    })
 }
 
 /// Refuses a run of YCSB that takes `needed`, when it is loaded, of what is
 /// free.
 pub fn ask_records(needed: u64) -> Result<(), Error> {
-    let free = free();
-    if needed <= free {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "the drive and its records need {} of memory, and {} are free: lower --records, or the \
-         size of the drive",
-        amount(needed),
-        amount(free),
-    )))
+    fits(needed, |needed, free| {
+        format!(
+            "the drive and its records need {needed} of memory, and {free} are free: lower \
+             --records, or the size of the drive"
+        )
+    })
 }
 
 /// Bytes in a few digits.
