@@ -22,11 +22,21 @@ pub(crate) struct Collection {
     buffer: Scratch,
     /// What is in it.
     filled: Buffer,
+    /// What a block that moves earns the user: what is won of the victim, by what moves.
+    earns: u64,
+    /// What the user may write, in 65536ths of a block.
+    earned: u64,
 }
+
+/// A block, as it is earned.
+const BLOCK: u64 = 1 << 16;
+/// Free chunks of a unit from which on the user writes there as collection goes on.
+const FEW: usize = 2;
 
 impl Collection {
     pub fn new(buffer: Scratch) -> Collection {
-        Collection { victim: None, read: None, is_busy: false, buffer, filled: Buffer::empty() }
+        let (victim, read, filled) = (None, None, Buffer::empty());
+        Collection { victim, read, is_busy: false, buffer, filled, earns: 0, earned: 0 }
     }
 }
 
@@ -44,6 +54,42 @@ impl<D: OpenChannel> Ruled<D> {
         if let Some(unit) = unit {
             self.collect(unit);
         }
+    }
+
+    /// Collects a unit of which few chunks are free, while there is room, so that no write
+    /// waits for a whole chunk to be moved.
+    #[inline]
+    pub(crate) fn collect_ahead(&mut self, unit: usize) {
+        if self.space.units[unit].free.len() <= FEW && self.space.collections[unit].victim.is_none()
+        {
+            self.collect(unit);
+        }
+    }
+
+    /// Whether the user may begin a row in a unit as far as collection there goes: where few
+    /// chunks are free, and some are collected, as much is written as is won meanwhile.
+    #[inline]
+    pub(crate) fn keeps_pace(&self, unit: usize) -> bool {
+        let of = &self.space.collections[unit];
+        self.space.units[unit].free.len() > FEW
+            || of.victim.is_none()
+            || of.earned >= u64::from(self.geometry.row_blocks()) * BLOCK
+            || self.is_stuck(unit)
+    }
+
+    /// The user begins a row in a unit.
+    #[inline]
+    pub(crate) fn spend(&mut self, unit: usize) {
+        let row = u64::from(self.geometry.row_blocks()) * BLOCK;
+        let of = &mut self.space.collections[unit];
+        of.earned = of.earned.saturating_sub(row);
+    }
+
+    /// The user may write so much more in a unit, a chunk at most.
+    fn earn(&mut self, unit: usize, earned: u64) {
+        let most = u64::from(self.geometry.chunk_blocks()) * BLOCK;
+        let of = &mut self.space.collections[unit];
+        of.earned = (of.earned + earned).min(most);
     }
 
     /// Begins to collect a unit, if nothing is collected there and there is something to
@@ -70,6 +116,12 @@ impl<D: OpenChannel> Ruled<D> {
         let best = candidates.min_by_key(|&(_, &chunk)| self.blocks.valid[chunk]).map(|(n, _)| n);
         let Some(n) = best else { return false };
         let chunk = self.space.units[unit].closed.swap_remove(n);
+        let (moves, all) = (u64::from(self.blocks.valid[chunk]), self.geometry.chunk_blocks());
+        let won = (u64::from(all) - moves) * BLOCK;
+        match won.checked_div(moves) {
+            Some(each) => self.space.collections[unit].earns = each,
+            None => self.earn(unit, won),
+        }
         self.space.collections[unit].victim = Some((chunk, 0));
         self.space.collected += 1;
         self.counters.collections += 1;
@@ -166,6 +218,7 @@ impl<D: OpenChannel> Ruled<D> {
                     break;
                 };
                 self.counters.gc += 1;
+                self.earn(unit, self.space.collections[unit].earns);
                 if is_tomb {
                     self.invalidate(old, self.space.row);
                     self.blocks.tombs[entry as usize] = new.0 + 1;

@@ -165,6 +165,7 @@ impl<D: OpenChannel> Ruled<D> {
         let stream = Stream::User as usize;
         of.gathered[stream].is_some()
             || (!self.broken
+                && self.keeps_pace(unit)
                 && of.rows.len() < ROWS - 1
                 && (of.free.len() > 1
                     || of.open[stream]
@@ -213,6 +214,9 @@ impl<D: OpenChannel> Ruled<D> {
         }
         of.rows.push(id);
         of.gathered[stream as usize] = Some(id);
+        if stream == Stream::User {
+            self.spend(unit);
+        }
         Some(id)
     }
 

@@ -279,7 +279,8 @@ impl<D: OpenChannel> Ruled<D> {
         // Nobody else asks for it meanwhile.
         let buffer = std::mem::take(&mut self.requests[work.slot].buffer);
         let source = Source::Data(&buffer.rest().bytes()[at..at + kept]);
-        let placed = self.put(unit, Stream::User, owner, &source);
+        let has_room = self.has_room(unit);
+        let placed = has_room.then(|| self.put(unit, Stream::User, owner, &source)).flatten();
         self.requests[work.slot].buffer = buffer;
         let Some(ppa) = placed else {
             return match self.makes_room(unit) {
@@ -289,6 +290,7 @@ impl<D: OpenChannel> Ruled<D> {
         };
         self.counters.user += 1;
         self.lead(unit, owner, ppa);
+        self.collect_ahead(unit);
         Outcome::Done
     }
 
