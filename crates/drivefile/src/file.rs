@@ -32,7 +32,7 @@ use crate::header::{MAGIC, State};
 use crate::layout::Layout;
 use crate::open::DESCRIPTORS;
 use crate::sync::{Job, Outcome, Syncer, write_first_state, write_state};
-use crate::{Area, FileError, FileIo, Header, SystemFile, Unfinished};
+use crate::{Area, ChangingText, FileError, FileIo, Header, SystemFile, Unfinished};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
 const MAX_UNSYNCED: u32 = 1 << 14;
@@ -181,6 +181,11 @@ impl DriveFile {
     /// Two of one file are one and the same.
     pub fn area(&self) -> Option<Area> {
         area(&self.header, &self.storage)
+    }
+
+    /// Where the drive's text is changed.
+    pub fn text(&self) -> Result<ChangingText, FileError> {
+        ChangingText::of(Arc::clone(&self.storage))
     }
 
     /// From now on syncs end when they were asked for so often; with 0 at once.

@@ -12,6 +12,10 @@ use crate::layout::{Layout, STATE_OFFSETS};
 /// and 2, and makes them of this version when they are opened for writing.
 pub const VERSION: u32 = 3;
 
+/// The version of a file whose drive has another text than its header: that lies where
+/// [`crate::text`] says.
+pub(crate) const CHANGED: u32 = 4;
+
 /// The version whose state had no sum over the chunks.
 const NO_SUM: u32 = 2;
 
@@ -92,7 +96,7 @@ impl CacheMode {
     }
 }
 
-/// What a drive is. Does not change after the file was made.
+/// What a drive is. Of it nothing changes after the file was made but the drive's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Its geometry.
@@ -172,10 +176,10 @@ impl Header {
             _ => return Err(FileError::Foreign),
         }
         let found = u32_at(fixed, 8);
-        if ![VERSION, NO_SUM, OLDEST].contains(&found) {
+        if ![CHANGED, VERSION, NO_SUM, OLDEST].contains(&found) {
             return Err(match found {
                 0 => damaged("there is no version 0"),
-                _ => FileError::Version { found, known: VERSION },
+                _ => FileError::Version { found, known: CHANGED },
             });
         }
         let texts = [u32_at(fixed, 48), u32_at(fixed, 52)];
@@ -226,7 +230,7 @@ impl Header {
 }
 
 /// The checksum of a whole header. Version 1 left itself out.
-fn header_sum(version: u32, bytes: &[u8]) -> u32 {
+pub(crate) fn header_sum(version: u32, bytes: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     if version != OLDEST {
         sum.update(&version.to_le_bytes());
@@ -445,9 +449,9 @@ mod tests {
         let (profile, drive) = (String::new(), String::new());
         let header = Header { geometry, kept: 8, cache: CacheMode::Volatile, profile, drive };
         let mut bytes = header.encode();
-        put_u32(&mut bytes, 8, VERSION + 1);
+        put_u32(&mut bytes, 8, CHANGED + 1);
         let said = decode(&bytes).unwrap_err().to_string();
-        assert!(said.contains("version 4") && said.contains("newer ssdkit"), "{said}");
+        assert!(said.contains("version 5") && said.contains("newer ssdkit"), "{said}");
         // The first is read.
         put_u32(&mut bytes, 8, OLDEST);
         assert!(decode(&bytes).is_err(), "the checksum is of another version");

@@ -40,6 +40,7 @@ mod layout;
 mod open;
 mod service;
 mod sync;
+mod text;
 mod unfinished;
 
 pub use area::Area;
@@ -48,6 +49,7 @@ pub use error::FileError;
 pub use file::{DriveFile, Opened};
 pub use file_io::{FileIo, SystemFile};
 pub use header::{CacheMode, Header, MAX_TEXT, VERSION, is_begin};
+pub use text::ChangingText;
 pub use unfinished::Unfinished;
 
 #[cfg(test)]

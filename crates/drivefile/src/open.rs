@@ -20,10 +20,10 @@ use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
 use crate::entry::MAX_SESSION;
 use crate::file::sum_of;
 use crate::guarded::Guarded;
-use crate::header::{FIXED_BYTES, Header, STATE_BYTES, State};
+use crate::header::{CHANGED, FIXED_BYTES, Header, STATE_BYTES, State, u32_at};
 use crate::layout::{Layout, STATE_OFFSETS, TABLE_OFFSET};
 use crate::sync::{Syncer, write_first_state};
-use crate::{DriveFile, FileError, FileIo, Opened, SystemFile};
+use crate::{DriveFile, FileError, FileIo, Opened, SystemFile, text};
 
 /// Descriptors that are read at once.
 const AT_ONCE: usize = 2048;
@@ -117,10 +117,13 @@ pub(crate) fn read_header(storage: &dyn FileIo) -> Result<Header, FileError> {
     }
     let mut bytes = vec![0; len];
     storage.read(0, &mut bytes).map_err(reading)?;
-    let header = Header::decode(&bytes)?;
+    let mut header = Header::decode(&bytes)?;
     let expected = header.file_bytes();
     if found != expected {
         return Err(FileError::Length { found, expected });
+    }
+    if u32_at(&bytes, 8) == CHANGED {
+        header.drive = text::read(storage)?.1;
     }
     Ok(header)
 }
@@ -131,7 +134,7 @@ fn upgrade(storage: &dyn FileIo, header: &Header) -> Result<(), FileError> {
     let (at, bytes) = header.upgrade();
     let mut found = [0; 8];
     storage.read(at, &mut found).map_err(reading)?;
-    if found == bytes {
+    if found == bytes || u32::from_le_bytes(found[..4].try_into().expect("4 bytes")) == CHANGED {
         return Ok(());
     }
     let written = storage.write_durable(at, &bytes);

@@ -7,6 +7,7 @@ mod folder;
 mod model;
 mod pages;
 mod syncs;
+mod texts;
 mod unfinished;
 
 use flash::{

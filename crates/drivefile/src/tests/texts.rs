@@ -1,0 +1,97 @@
+//! The drive's text, changed, and cut at any moment of it.
+
+use super::{Rng, header};
+use crate::disk::Disk;
+use crate::text::MAX_CHANGED;
+use crate::{DriveFile, FileError};
+
+fn text(number: u64) -> String {
+    format!("number = {number}\nrest = \"{}\"", "x".repeat((number * 977 % 9000) as usize))
+}
+
+/// Cut anywhere in changes, killed or crashed: the text is the old one or the new one, and
+/// the new one from when a change has returned.
+#[test]
+fn a_cut_gives_the_old_text_or_the_new_one() {
+    let (mut old, mut new) = (0, 0);
+    for seed in 0..600 {
+        let (mut rng, disk) = (Rng(seed), Disk::default());
+        let drive = DriveFile::create_on(disk.storage(), &header(8), false).unwrap();
+        drive.close().unwrap();
+        let (mut number, mut known) = (0, header(8).drive);
+        // Cut again and again, also as it is opened.
+        for _ in 0..4 {
+            let opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
+            assert_eq!(opened.medium.header().drive, known, "seed {seed}");
+            let mut changing = opened.medium.text().unwrap();
+            disk.set_fuse(Some(rng.below(12)));
+            let mut next = None;
+            for _ in 0..5 {
+                number += 1;
+                match changing.change(&text(number)) {
+                    Ok(()) => known = text(number),
+                    Err(_) => {
+                        next = Some(text(number));
+                        break;
+                    }
+                }
+            }
+            drop((changing, opened));
+            match rng.one_in(2) {
+                true => disk.kill(),
+                false => disk.crash(&mut rng),
+            }
+            let found = DriveFile::open_on(disk.storage(), true, false).unwrap();
+            let found = found.medium.header().drive.clone();
+            if Some(&found) == next.as_ref() {
+                (new, known) = (new + 1, found);
+            } else {
+                old += u32::from(next.is_some());
+                assert_eq!(found, known, "seed {seed}");
+            }
+        }
+    }
+    assert!(old > 100 && new > 100, "{old} old, {new} new");
+}
+
+#[test]
+fn a_change_without_room_leaves_it_as_it_was() {
+    let disk = Disk::default();
+    let mut drive = DriveFile::create_on(disk.storage(), &header(8), false).unwrap();
+    let mut changing = drive.text().unwrap();
+    disk.fail_write(Some(0));
+    assert!(changing.change("lost").unwrap_err().is_full());
+    assert_eq!(flash::Medium::barrier(&mut drive), flash::Moved::Done);
+    let long = "x".repeat(MAX_CHANGED + 1);
+    assert!(matches!(changing.change(&long), Err(FileError::Range { .. })));
+    changing.change(&long[1..]).unwrap();
+    drop(changing);
+    drive.close().unwrap();
+    let opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
+    assert_eq!(opened.medium.header().drive, long[1..]);
+}
+
+/// A place that is damaged is told by its sum; the other one holds, or the drive is refused.
+#[test]
+fn damage_is_found() {
+    let disk = Disk::default();
+    let drive = DriveFile::create_on(disk.storage(), &header(8), false).unwrap();
+    let mut changing = drive.text().unwrap();
+    changing.change("first").unwrap();
+    changing.change("second").unwrap();
+    drop((changing, drive));
+    let open = |image: Vec<u8>| {
+        let opened = DriveFile::open_on(Disk::with(image).storage(), true, false);
+        opened.map(|opened| opened.medium.header().drive.clone())
+    };
+    let good = disk.killed();
+    assert_eq!(open(good.clone()).unwrap(), "second");
+    let (first, second) = (224 << 10, 192 << 10);
+    for at in [0, 4, 8, 16] {
+        let mut image = good.clone();
+        image[second + at] ^= 1;
+        assert_eq!(open(image.clone()).unwrap(), "first");
+        image[first + at] ^= 1;
+        assert!(open(image).unwrap_err().to_string().contains("is lost"));
+    }
+}

@@ -1,0 +1,116 @@
+//! The drive's text where it changes while the drive is used: two places for it, of which
+//! the newer good one holds.
+//!
+//! Guarantees: after a cut at any moment of a change the text is the old or the new one, and
+//! the new one from when the change has returned. A change that fails for want of room
+//! leaves the drive as it was. Fails where neither of the places holds a text, though the
+//! header says that one does.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::header::{CHANGED, FIXED_BYTES, Header, MAX_TEXT, checksum, header_sum};
+use crate::header::{put_u32, put_u64, u32_at, u64_at};
+use crate::{FileError, FileIo};
+
+/// Where they lie.
+const PLACES: [u64; 2] = [192 << 10, 224 << 10];
+
+/// Bytes of a place before its text: checksum of what follows, the text's length, and the
+/// number of the change.
+const HEAD: usize = 16;
+
+/// Most bytes of a text that changes.
+pub const MAX_CHANGED: usize = (32 << 10) - HEAD;
+
+const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= PLACES[0]);
+const _: () = assert!(PLACES[1] + (HEAD + MAX_CHANGED) as u64 <= crate::layout::STATE_OFFSETS[0]);
+
+/// Where the text of an opened drive is changed. There is to be one of a drive.
+pub struct ChangingText {
+    storage: Arc<dyn FileIo>,
+    /// Changes that there have been.
+    number: u64,
+}
+
+impl ChangingText {
+    /// Of a drive file.
+    pub(crate) fn of(storage: Arc<dyn FileIo>) -> Result<ChangingText, FileError> {
+        let is_changed = version(&*storage)? == CHANGED;
+        let number = if is_changed { read(&*storage)?.0 } else { 0 };
+        Ok(ChangingText { storage, number })
+    }
+
+    /// Changes the text. It is durable when this returns; where that fails the text is the
+    /// old one, or, as far as anybody knows, the new one.
+    pub fn change(&mut self, text: &str) -> Result<(), FileError> {
+        if text.len() > MAX_CHANGED {
+            let (what, value) = ("bytes of the drive's text", text.len() as u64);
+            return Err(FileError::Range { what, value, range: "at most 32752" });
+        }
+        let failed = |e: io::Error| FileError::system("changing what the drive is", &e);
+        let number = self.number + 1;
+        let mut bytes = vec![0; HEAD];
+        put_u32(&mut bytes, 4, text.len() as u32);
+        put_u64(&mut bytes, 8, number);
+        bytes.extend_from_slice(text.as_bytes());
+        let sum = checksum(&bytes[4..]);
+        put_u32(&mut bytes, 0, sum);
+        let place = PLACES[(number % 2) as usize];
+        // A full disk is told here, where nothing that was to be durable is lost by it.
+        self.storage.write(place, &bytes).map_err(failed)?;
+        self.storage.write_durable(place, &bytes).map_err(failed)?;
+        if version(&*self.storage)? != CHANGED {
+            self.storage.write_durable(8, &self.changed()?).map_err(failed)?;
+        }
+        self.number = number;
+        Ok(())
+    }
+
+    /// What makes the header say that the text changes: its bytes 8 to 15.
+    fn changed(&self) -> Result<[u8; 8], FileError> {
+        let mut fixed = [0; FIXED_BYTES];
+        self.storage.read(0, &mut fixed).map_err(reading)?;
+        let mut bytes = vec![0; Header::bytes(&fixed)?];
+        self.storage.read(0, &mut bytes).map_err(reading)?;
+        put_u32(&mut bytes, 8, CHANGED);
+        let sum = header_sum(CHANGED, &bytes);
+        put_u32(&mut bytes, 12, sum);
+        Ok(*bytes[8..].first_chunk().expect("a header is longer"))
+    }
+}
+
+fn reading(e: io::Error) -> FileError {
+    FileError::system("reading it", &e)
+}
+
+/// The version that a header says.
+fn version(storage: &dyn FileIo) -> Result<u32, FileError> {
+    let mut bytes = [0; 4];
+    storage.read(8, &mut bytes).map_err(reading)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// The text of a drive whose header says that it was changed, and the number of the change.
+pub(crate) fn read(storage: &dyn FileIo) -> Result<(u64, String), FileError> {
+    let mut found: Option<(u64, String)> = None;
+    for place in PLACES {
+        let mut bytes = vec![0; HEAD];
+        storage.read(place, &mut bytes).map_err(reading)?;
+        let length = u32_at(&bytes, 4) as usize;
+        if length > MAX_CHANGED {
+            continue;
+        }
+        bytes.resize(HEAD + length, 0);
+        storage.read(place, &mut bytes).map_err(reading)?;
+        let number = u64_at(&bytes, 8);
+        if u32_at(&bytes, 0) != checksum(&bytes[4..]) || number == 0 {
+            continue;
+        }
+        let Ok(text) = String::from_utf8(bytes.split_off(HEAD)) else { continue };
+        if found.as_ref().is_none_or(|(newest, _)| *newest < number) {
+            found = Some((number, text));
+        }
+    }
+    found.ok_or_else(|| FileError::Header { what: "what the drive became is lost".into() })
+}
