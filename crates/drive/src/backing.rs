@@ -4,7 +4,7 @@
 //! One type for all, so that each kind of drive is compiled once. Fails as the
 //! two do.
 
-use drivefile::{DriveFile, FileError};
+use drivefile::{ChangingText, DriveFile, FileError};
 use faults::{CheckedMedium, FaultyMedium, MediumRule, WrongPort};
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium};
 use nvram::NonVolatile;
@@ -110,6 +110,14 @@ impl Backing {
         match self.lowest() {
             Backing::File(file) => file.area().map(|area| Box::new(area) as Store),
             _ => None,
+        }
+    }
+
+    /// Where its file says what the drive is; none of one in memory.
+    pub fn text(&self) -> Result<Option<ChangingText>, FileError> {
+        match self.lowest() {
+            Backing::File(file) => file.text().map(Some),
+            _ => Ok(None),
         }
     }
 

@@ -22,6 +22,7 @@ use targets::WriteCounters;
 use crate::error::Error;
 use crate::live::{self, Glimpse, Live, Place, Seen};
 use crate::say::say;
+use crate::shared::Shared;
 use crate::told::{Explained, Told};
 use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
 
@@ -112,8 +113,9 @@ impl Lent {
         (lent, owner)
     }
 
+    /// The drive, to look at.
     #[inline]
-    fn drive(&self) -> &Boxed {
+    pub fn drive(&self) -> &Boxed {
         self.drive.as_ref().expect("it is there until this is dropped")
     }
 
@@ -170,6 +172,13 @@ impl Lent {
     pub fn tend(&mut self, now: Time) {
         let now = now + self.base;
         self.drive_mut().tend(now);
+    }
+
+    /// Several targets that share the device, where there are such, and the time of the
+    /// drive when it is `now` here.
+    pub fn shared(&mut self, now: Time) -> Option<(&mut Shared, Time)> {
+        let now = now + self.base;
+        Some((self.drive_mut().shared_mut()?, now))
     }
 
     #[inline]

@@ -33,7 +33,7 @@ pub mod redundancy;
 pub mod restore;
 pub mod ruled;
 pub mod say;
-mod shared;
+pub mod shared;
 pub mod slc;
 pub mod spec;
 pub mod stack;

@@ -58,7 +58,7 @@ impl Needs {
             let of_rows = (kept, rows_at_once, one.profile.write_buffer);
             targets::pblk::tables(&one.above, one.size, of_rows, ends)
         };
-        let target = (0..config.spec.targets).map(|n| target(config.target(n)));
+        let target = (0..config.targets()).map(|n| target(config.target(n)));
         let target = target.fold(0, u64::saturating_add);
         let tables = [empty, device, parity, target].into_iter().fold(0, u64::saturating_add);
         Needs { tables, blocks: full - empty }
@@ -72,8 +72,8 @@ impl Needs {
 
 /// Blocks of flash that a drive's chunks hold at a time, about and at most.
 pub fn held_blocks(config: &DriveConfig) -> u64 {
-    if config.spec.targets > 1 {
-        return (0..config.spec.targets).map(|n| held_blocks(&config.target(n))).sum();
+    if config.spec.is_shared() {
+        return (0..config.targets()).map(|n| held_blocks(&config.target(n))).sum();
     }
     let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
     let (above, below) = (config.above.blocks(), config.geometry.blocks());

@@ -1,22 +1,30 @@
 //! A drive of several targets on one device, as the media manager has them.
 //!
-//! Guarantees: each has the place and the part of all else that the drive's name gives it.
-//! Fails where a target cannot be made, or found again.
+//! Guarantees: each has the place and the part of all else that the drive's description
+//! gives it, and its addresses are where its units are. Targets come and go beside the
+//! others' work; what is left of one that went is erased, also after a cut. Fails where a
+//! target cannot be made, or found again.
 
 use device::OpenChannel;
-use ftl::Target;
-use media::{Claim, CreateError, Partition};
-use port::{Shape, Time, random};
+use ftl::{Target, WriteCounters};
+use media::{Claim, CreateError, MediaError, Partition};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, random};
 use targets::Pblk;
 
 use crate::error::Error;
 use crate::lower::{Flash, Lower};
 use crate::spec::DriveConfig;
 use crate::stack::{new_target, target};
-use crate::whole::{Drive, Ended, ended, rest};
+use crate::whole::{Drive, Ended, PartOf, ended, rest};
 
 /// Several targets on one device.
-pub type Shared = media::Shared<Flash, Pblk<Partition<Flash>>>;
+pub struct Shared {
+    targets: media::Shared<Flash, Pblk<Partition<Flash>>>,
+    config: DriveConfig,
+    seed: u64,
+    /// By the target's number.
+    names: Vec<String>,
+}
 
 /// Several targets on one device: new, or recovered one after the other.
 pub(crate) fn share(
@@ -25,37 +33,148 @@ pub(crate) fn share(
     flash: Flash,
     is_found: bool,
 ) -> Result<(Shared, Time), Error> {
-    let targets = config.spec.targets;
-    let depth = (media::depth_for_targets(flash.depth()) / targets as usize).max(1);
-    let (mut shared, mut ready) = (Shared::new(flash), Time::ZERO);
+    let (mut targets, mut ready) = (media::Shared::new(flash), Time::ZERO);
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
-    for n in 0..targets {
-        let one = &config.target(n);
-        let timing = &one.profile.timing;
-        let claim = Claim {
-            place: config.place(n),
-            depth,
-            open_chunks: (timing.open_chunks, timing.open_chunks_pu),
-            chunk_time: 0,
-        };
-        let set_up = target(one, seed.wrapping_add(random::STEP.wrapping_mul(n.into())));
+    let depth = targets.media().device().depth();
+    for n in 0..config.targets() {
+        let (one, claim) = (&config.target(n), claim(config, n, depth));
+        let set_up = target(one, seed_of(seed, n));
         if is_found {
             let find = |partition, now| Pblk::recover(partition, set_up, now).map_err(failed);
-            let found = shared.found(&claim, ready, find);
-            (shared, ready) = found.map_err(create_error)?;
+            (targets, ready) = targets.found(&claim, ready, find).map_err(create_error)?;
         } else {
             let make = |partition| new_target(one, partition, set_up);
-            shared.create(&claim, make).map_err(create_error)?;
+            targets.create(&claim, make).map_err(create_error)?;
         }
     }
-    Ok((shared, ready))
+    targets.media_mut().clear(ready);
+    let names = config.parts.iter().map(|part| part.name.clone()).collect();
+    Ok((Shared { targets, config: config.clone(), seed, names }, ready))
+}
+
+fn seed_of(seed: u64, target: u32) -> u64 {
+    seed.wrapping_add(random::STEP.wrapping_mul(target.into()))
+}
+
+/// What a target claims of a device that takes so many commands.
+fn claim(config: &DriveConfig, n: u32, depth: usize) -> Claim {
+    let timing = &config.target(n).profile.timing;
+    Claim {
+        place: config.place(n),
+        first: Some(config.first_byte(n)),
+        depth: config.part_of(n, media::depth_for_targets(depth)).max(1),
+        open_chunks: (timing.open_chunks, timing.open_chunks_pu),
+        chunk_time: 0,
+    }
+}
+
+impl Shared {
+    /// What the drive is, with the targets that it has, or will have lost.
+    pub fn config(&self) -> &DriveConfig {
+        &self.config
+    }
+
+    /// What the drive's file is to say of it when it is that.
+    pub fn text(&self, config: &DriveConfig) -> Result<String, Error> {
+        crate::spec::file::drive_text(config, self.seed)
+    }
+
+    /// The number of a target that is not leaving.
+    pub fn number(&self, name: &str) -> Option<usize> {
+        let is_its = |n: &usize| self.names[*n] == name;
+        let is_there = self.config.parts.iter().any(|part| part.name == name);
+        self.targets.numbers().iter().copied().filter(|_| is_there).find(is_its)
+    }
+
+    /// Makes the drive what `next` says, which has target `n` more. It takes no requests
+    /// until it [may](Shared::set_serving). Gives its number.
+    ///
+    /// Fails where its chunks cannot be had, or no target can be on them: nothing has
+    /// changed then.
+    pub fn create(&mut self, next: DriveConfig, n: u32) -> Result<usize, Error> {
+        let depth = self.targets.media().device().depth();
+        let (one, claim) = (&next.target(n), claim(&next, n, depth));
+        let set_up = target(one, seed_of(self.seed, n));
+        let make = |partition| new_target(one, partition, set_up);
+        let number = self.targets.create(&claim, make).map_err(create_error)?;
+        self.targets.set_serving(number, false).map_err(media_error)?;
+        if self.names.len() <= number {
+            self.names.resize(number + 1, String::new());
+        }
+        self.names[number] = next.parts[n as usize].name.clone();
+        self.config = next;
+        Ok(number)
+    }
+
+    /// Has a target take requests, or none for now.
+    pub fn set_serving(&mut self, number: usize, serves: bool) -> Result<(), Error> {
+        self.targets.set_serving(number, serves).map_err(media_error)
+    }
+
+    /// Makes the drive what `next` says, which has a target less: that one leaves, and what
+    /// it has is erased.
+    pub fn remove(&mut self, next: DriveConfig, number: usize, now: Time) -> Result<(), Error> {
+        self.targets.remove(number, now).map_err(media_error)?;
+        self.config = next;
+        Ok(())
+    }
+
+    /// Whether a target is gone, and chunks of it that are to be erased yet.
+    pub fn leaving(&self, number: usize) -> (bool, usize) {
+        (self.targets.is_gone(number), self.targets.media().left_of(number))
+    }
+
+    /// Chunks that are to be erased yet of all that targets have left.
+    pub fn left(&self) -> usize {
+        (0..media::MAX_TARGETS).map(|n| self.targets.media().left_of(n)).sum()
+    }
+
+    /// The number of the target that is `n`-th now.
+    fn nth(&self, n: usize) -> usize {
+        self.targets.numbers()[n]
+    }
+}
+
+fn media_error(e: MediaError) -> Error {
+    Error::Failed(e.to_string())
 }
 
 fn create_error(e: CreateError<Error>) -> Error {
     match e {
         // Of a drive that was resolved: nothing that its user could mend.
-        CreateError::Media(e) => Error::Failed(e.to_string()),
+        CreateError::Media(e) => media_error(e),
         CreateError::Target(e) => e,
+    }
+}
+
+impl Port for Shared {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.targets.submit(now, cmds);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.targets.next_event()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.targets.advance(to, done);
+    }
+
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Turn {
+        self.targets.turn(now, until, cmds, done)
+    }
+
+    fn hint(&self, req: &BlockReq) {
+        self.targets.hint(req);
     }
 }
 
@@ -65,51 +184,64 @@ impl Drive for Shared {
     }
 
     fn lower(&self, _shard: usize) -> &dyn Lower {
-        self.media().device()
+        self.targets.media().device()
     }
 
     fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
-        self.media_mut().device_mut()
+        self.targets.media_mut().device_mut()
     }
 
     fn targets(&self) -> usize {
-        self.numbers().count()
+        self.targets.numbers().len()
     }
 
     fn target(&self, target: usize) -> &dyn Target {
-        let target: &Pblk<_> = media::Shared::target(self, target);
-        target
+        self.targets.target(self.nth(target))
     }
 
     fn target_mut(&mut self, target: usize) -> &mut dyn Target {
-        let target: &mut Pblk<_> = media::Shared::target_mut(self, target);
-        target
+        let number = self.nth(target);
+        self.targets.target_mut(number)
     }
 
-    fn part(&self, target: usize) -> Option<(u64, u64)> {
-        Some((self.first_of(target), self.shape_of(target).bytes))
+    fn part(&self, target: usize) -> Option<PartOf<'_>> {
+        let number = self.nth(target);
+        let (first, bytes) = (self.targets.first_of(number), self.targets.shape_of(number).bytes);
+        Some(PartOf { name: &self.names[number], first, bytes })
+    }
+
+    fn gone(&self) -> WriteCounters {
+        self.targets.gone()
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        Some(self)
+    }
+
+    fn shared_mut(&mut self) -> Option<&mut Shared> {
+        Some(self)
     }
 
     fn valid_blocks(&self, _shard: usize, chunk: usize) -> u32 {
-        let owner = self.media().owner(chunk);
-        owner.map_or(0, |(n, its)| Target::valid_blocks(media::Shared::target(self, n), its))
+        let owner = self.targets.media().owner(chunk);
+        owner.map_or(0, |(n, its)| Target::valid_blocks(self.targets.target(n), its))
     }
 
     fn tend(&mut self, now: Time) {
         self.lower_mut(0).device_mut().patrol(now);
-        self.heed_notices(now);
+        self.targets.heed_notices(now);
     }
 
     fn shape(&self) -> Shape {
-        media::Shared::shape(self)
+        self.targets.shape()
     }
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.lower_mut(0).device_mut().set_on_a_clock(false);
         let at = rest(&mut *self, now, Some(now));
-        self.close(now);
+        self.targets.close(now);
         let at = at.max(rest(&mut *self, now, None));
-        let closed = self.is_closed();
-        ended(Box::new(self.into_device()), closed, at)
+        let closed = self.targets.is_closed();
+        ended(Box::new(self.targets.into_device()), closed, at)
     }
 }

@@ -65,7 +65,7 @@ pub fn build_populated(
             let chunks = one.data_chunks();
             targets::own_blocks(&Dimensions { chunks, ..one.above.dimensions() })
         };
-        let own = (0..config.spec.targets).map(|n| own(&config.target(n))).sum();
+        let own = (0..config.targets()).map(|n| own(&config.target(n))).sum();
         let held = memory::held_blocks(config);
         if !medium.populate(held, own, &mut go_on) {
             return Err(Error::Failed("stopped before anything was measured".into()));
@@ -125,7 +125,7 @@ pub fn look(
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     let peek = match config.spec.target {
         TargetKind::Batch | TargetKind::Kv | TargetKind::Rules => None,
-        TargetKind::Pblk if config.spec.targets > 1 => None,
+        TargetKind::Pblk if config.spec.is_shared() => None,
         TargetKind::Pblk => Some(Pblk::peek(flash, target(config, seed)).map_err(failed)?),
     };
     Ok(Look { peek, degraded })
@@ -152,7 +152,7 @@ fn assemble(
     let is_inside = config.profile.side == Side::Device && !link.is_instant();
     let buffer = lower::buffer(config);
     let is_bare = config.spec.parity == 0
-        && config.spec.targets == 1
+        && !config.spec.is_shared()
         && config.spec.target == TargetKind::Pblk
         && config.faults.is_empty()
         && buffer.is_none()
@@ -180,7 +180,7 @@ fn assemble(
         } else if is_bare {
             let (pblk, ready) = start(config, seed, device, found.is_some()).map_err(failed)?;
             (Box::new(pblk), ready)
-        } else if config.spec.targets > 1 {
+        } else if config.spec.is_shared() {
             let flash = lower::before(config, device, buffer.as_ref())?;
             let (shared, ready) = share(config, seed, flash, found.is_some())?;
             (Box::new(shared), ready)
@@ -351,7 +351,7 @@ pub fn needs_stories(config: &DriveConfig) -> Result<(), Error> {
         "fault rules stand between, which tell no stories: leave them out"
     } else if config.spec.target == TargetKind::Rules {
         "its target (target=rules) tells no stories: take target=pblk"
-    } else if config.spec.targets > 1 {
+    } else if config.spec.is_shared() {
         "its targets share a device, and who waited behind whom is told of one: take targets=1"
     } else if config.cache_mode() != CacheMode::Volatile {
         "its protected cache tells no stories: take cache=volatile"
@@ -427,7 +427,7 @@ mod tests {
     use super::*;
     use crate::fault_rules::FaultArgs;
     use crate::spec::DriveSpec;
-    use crate::whole::{Ended, Observed};
+    use crate::whole::{Ended, Observed, PartOf};
     use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
     fn build(name: &str) -> Boxed {
@@ -578,6 +578,7 @@ mod tests {
         assert!(lives(name, &[]).is_empty());
         let drive = build(name);
         let parts: Vec<_> = (0..3).map(|n| drive.part(n).unwrap()).collect();
+        let parts: Vec<_> = parts.iter().map(|part| (part.first, part.bytes)).collect();
         assert_eq!(parts, [(0, 2 << 20), (2 << 20, 10 << 20), (12 << 20, 4 << 20)]);
     }
 
@@ -587,7 +588,7 @@ mod tests {
         let mut drive = build("mem:tlc,size=16M,groups=2,pus=4,pages=16,targets=4");
         let mut now = Time::ZERO;
         for target in 0..4 {
-            let (first, bytes) = drive.part(target).unwrap();
+            let PartOf { first, bytes, .. } = drive.part(target).unwrap();
             assert_eq!((first, bytes), (target as u64 * (4 << 20), 4 << 20));
             for i in 0..=target as u64 {
                 now = act(&mut drive, now, BlockOp::Write, first + i * PIECE, 1).1;

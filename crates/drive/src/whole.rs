@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
 use crate::lower::{Lower, Struck, set_rules, struck, two_ports};
 use crate::patience::Patience;
+use crate::shared::Shared;
 
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
@@ -115,6 +116,17 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     }
 }
 
+/// A target's part of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOf<'a> {
+    /// What the target is called.
+    pub name: &'a str,
+    /// The first of its addresses.
+    pub first: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
 /// A whole block drive, whatever it is made of.
 pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     /// How many shards it has, each with a device of its own.
@@ -131,9 +143,21 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     fn target(&self, target: usize) -> &dyn Target;
     /// A target.
     fn target_mut(&mut self, target: usize) -> &mut dyn Target;
-    /// The part of the addresses that is a target's: the first, and how many; nothing where
-    /// they go round the targets.
-    fn part(&self, _target: usize) -> Option<(u64, u64)> {
+    /// The part of the addresses that is a target's; nothing where they go round the
+    /// targets.
+    fn part(&self, _target: usize) -> Option<PartOf<'_>> {
+        None
+    }
+    /// What targets wrote and collected that are gone.
+    fn gone(&self) -> WriteCounters {
+        WriteCounters::default()
+    }
+    /// Several targets that share a device, which come and go; none of any other drive.
+    fn shared(&self) -> Option<&Shared> {
+        None
+    }
+    /// The same, to have one come or go.
+    fn shared_mut(&mut self) -> Option<&mut Shared> {
         None
     }
     /// Valid blocks of a chunk of a shard's device, as its target's counts them.
@@ -259,8 +283,20 @@ macro_rules! has_what_is_below {
             self.below_mut().target_mut(target)
         }
 
-        fn part(&self, target: usize) -> Option<(u64, u64)> {
+        fn part(&self, target: usize) -> Option<PartOf<'_>> {
             self.below().part(target)
+        }
+
+        fn gone(&self) -> WriteCounters {
+            self.below().gone()
+        }
+
+        fn shared(&self) -> Option<&Shared> {
+            self.below().shared()
+        }
+
+        fn shared_mut(&mut self) -> Option<&mut Shared> {
+            self.below_mut().shared_mut()
         }
 
         fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {
@@ -293,7 +329,7 @@ pub fn devices<D: Drive + ?Sized>(drive: &D) -> impl Iterator<Item = &Device<Bac
 
 impl<D: Drive + ?Sized> Observed for D {
     fn counters(&self) -> WriteCounters {
-        targets(self).map(|target| target.counters()).sum()
+        targets(self).map(|target| target.counters()).chain([self.gone()]).sum()
     }
 
     fn free_chunks(&self) -> u64 {
@@ -375,8 +411,20 @@ impl Drive for Boxed {
         (**self).target_mut(target)
     }
 
-    fn part(&self, target: usize) -> Option<(u64, u64)> {
+    fn part(&self, target: usize) -> Option<PartOf<'_>> {
         (**self).part(target)
+    }
+
+    fn gone(&self) -> WriteCounters {
+        (**self).gone()
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        (**self).shared()
+    }
+
+    fn shared_mut(&mut self) -> Option<&mut Shared> {
+        (**self).shared_mut()
     }
 
     fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {

@@ -9,6 +9,9 @@ use crate::place::Place;
 pub struct Claim {
     /// Its chunks.
     pub place: Place,
+    /// Where its addresses begin in the block drive that all targets are together; none for
+    /// the first that are free for so many.
+    pub first: Option<u64>,
     /// Commands that it may have inside at once, at least 1. Those of all targets are no
     /// more than the drive takes, so that none waits for another's.
     pub depth: usize,

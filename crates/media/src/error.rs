@@ -88,6 +88,14 @@ pub enum MediaError {
         /// How many targets.
         parts: u32,
     },
+    /// Addresses are another's.
+    #[error("addresses {first} to {end} belong to another target, or some of them")]
+    Addresses {
+        /// The first.
+        first: u64,
+        /// The one behind the last.
+        end: u64,
+    },
     /// The commands that may be inside at once are all promised to others.
     #[error("{asked} commands at once are more than the {left} that others leave")]
     Depth {

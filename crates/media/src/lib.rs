@@ -22,6 +22,7 @@
 mod claim;
 mod direct;
 mod error;
+mod leaving;
 mod manager;
 pub mod mutation;
 mod partition;

@@ -9,29 +9,24 @@
 use device::notices::MAX_NOTICES;
 use device::{Addresses, Notice, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa};
-use port::{Buffer, Ring, Slots, Time, Turn};
+use port::{Ring, Slots, Time, Turn};
 
 use crate::claim::{Claim, Pace};
 use crate::error::MediaError;
+use crate::leaving::Left;
 use crate::place::Addressing;
 
 /// Targets of a drive, at most: a bit of a word each.
 pub const MAX_TARGETS: usize = 64;
 
-/// Erases of a target that was removed that are under way at once.
-const ERASES_AT_ONCE: usize = 8;
-
 /// The most of all targets that were.
 const OWN_DEPTH: usize = 64;
 
-/// How often an erase is tried of a chunk that does not become free.
-const TRIES: u8 = 3;
-
 /// Whose a chunk is: nobody's.
-const FREE: u8 = u8::MAX;
+pub(crate) const FREE: u8 = u8::MAX;
 
 /// Nobody's, and never to be anybody's: it could not be erased.
-const SPOILT: u8 = u8::MAX - 1;
+pub(crate) const SPOILT: u8 = u8::MAX - 1;
 
 /// Commands that all targets of a drive may have inside together, of one that takes so many:
 /// the rest is for erases of what targets left.
@@ -41,65 +36,58 @@ pub fn depth_for_targets(depth: usize) -> usize {
 
 /// A command that is inside.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flight {
-    cookie: u64,
-    target: u8,
+pub(crate) struct Flight {
+    pub cookie: u64,
+    pub target: u8,
     /// How often an erase of what a target has left was tried; 0 of others' commands.
-    tries: u8,
+    pub tries: u8,
     /// Addresses of its list, and whether it has those of a copy, too.
-    listed: u8,
-    is_copy: bool,
+    pub listed: u8,
+    pub is_copy: bool,
 }
 
 /// A target's share.
 #[derive(Debug)]
-struct Part {
-    addressing: Addressing,
+pub(crate) struct Part {
+    pub addressing: Addressing,
     depth: usize,
     /// Chunks that it may have open, as it is told.
     open_chunks: u32,
     /// Commands of it that it has not got back.
-    live: usize,
+    pub live: usize,
     inbox: Ring<VectorDone>,
     notices: Ring<Notice>,
     /// How many it was given.
     told: u64,
-    pace: Pace,
+    pub pace: Pace,
     /// Erases that wait for their time.
     held: Ring<VectorCmd>,
-}
-
-/// Chunks of a target that was removed, which are erased one after the other.
-#[derive(Debug)]
-struct Left {
-    chunks: Vec<usize>,
-    under_way: usize,
 }
 
 /// One drive, and who owns its chunks.
 #[derive(Debug)]
 pub struct Media<D> {
-    device: D,
-    geometry: Geometry,
-    flights: Slots<Flight>,
+    pub(crate) device: D,
+    pub(crate) geometry: Geometry,
+    pub(crate) flights: Slots<Flight>,
     /// By target.
-    parts: Vec<Option<Part>>,
+    pub(crate) parts: Vec<Option<Part>>,
     /// By the target that was.
-    left: Vec<Option<Left>>,
+    pub(crate) left: Vec<Option<Left>>,
     /// Targets with a pace.
-    paced: usize,
+    pub(crate) paced: usize,
     /// Targets for which something has completed that they have not got back: a bit each.
     news: u64,
     /// By chunk: its target.
-    owners: Box<[u8]>,
+    pub(crate) owners: Box<[u8]>,
     /// Erases under way of what targets left.
-    own: usize,
+    pub(crate) own: usize,
     /// What the drive has not taken yet.
-    out: Ring<VectorCmd>,
+    pub(crate) out: Ring<VectorCmd>,
     done: Ring<VectorDone>,
     /// Notices of chunks that are nobody's, or for which a target had no room.
     lost: u64,
-    now: Time,
+    pub(crate) now: Time,
 }
 
 impl<D: OpenChannel> Media<D> {
@@ -155,10 +143,7 @@ impl<D: OpenChannel> Media<D> {
     /// Fails where the drive does not have it all, others have some of it, or something is
     /// written there, unless that is the target's own: `found`.
     pub fn claim(&mut self, claim: &Claim, found: bool) -> Result<usize, MediaError> {
-        let is_free = |&n: &usize| {
-            self.parts.get(n).is_none_or(|part| part.is_none() && self.left[n].is_none())
-        };
-        let target = (0..MAX_TARGETS).find(is_free).ok_or(MediaError::TooMany)?;
+        let target = self.free_number().ok_or(MediaError::TooMany)?;
         let addressing = Addressing::new(&self.geometry, &claim.place)?;
         if let Some(chunk) = addressing.chunks().find(|&chunk| self.owners[chunk] != FREE) {
             return Err(self.taken(chunk));
@@ -184,10 +169,7 @@ impl<D: OpenChannel> Media<D> {
         addressing.chunks().for_each(|chunk| self.owners[chunk] = target as u8);
         let pace = Pace::new(claim.chunk_time);
         self.paced += usize::from(pace.is_limited());
-        if target == self.parts.len() {
-            self.parts.push(None);
-            self.left.push(None);
-        }
+        self.number(target);
         self.parts[target] = Some(Part {
             addressing,
             depth: claim.depth,
@@ -220,85 +202,6 @@ impl<D: OpenChannel> Media<D> {
         }
     }
 
-    /// Takes back what a target has, at `now`. What was written there is erased first,
-    /// beside whatever else is done; then it may be claimed again.
-    ///
-    /// Fails while commands of it are inside.
-    pub fn give_up(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
-        let part = self.parts.get(target).and_then(Option::as_ref);
-        let part = part.ok_or(MediaError::NoTarget(target))?;
-        if part.live > 0 {
-            return Err(MediaError::Busy(target));
-        }
-        let chunks: Vec<usize> = part.addressing.chunks().collect();
-        self.paced -= usize::from(part.pace.is_limited());
-        self.parts[target] = None;
-        self.left[target] = Some(Left { chunks, under_way: 0 });
-        self.now = self.now.max(now);
-        self.erase_all_left();
-        self.push();
-        Ok(())
-    }
-
-    /// Goes on erasing what targets have left.
-    fn erase_all_left(&mut self) {
-        (0..self.left.len()).for_each(|target| self.erase_left(target));
-    }
-
-    /// Goes on erasing what a target has left, where it has something to be erased.
-    fn erase_left(&mut self, target: usize) {
-        let most = self.device.depth() - depth_for_targets(self.device.depth());
-        while self.own < most
-            && let Some(left) = &mut self.left[target]
-            && left.under_way < ERASES_AT_ONCE
-            && let Some(chunk) = left.chunks.pop()
-        {
-            if matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline) {
-                self.owners[chunk] = FREE;
-                continue;
-            }
-            left.under_way += 1;
-            self.own += 1;
-            // Its cookie is the chunk.
-            let (cookie, target) = (chunk as u64, target as u8);
-            self.erase(Flight { cookie, target, tries: 1, ..Flight::default() });
-        }
-        let is_erased = |left: &Left| left.chunks.is_empty() && left.under_way == 0;
-        self.left[target].take_if(|left| is_erased(left));
-    }
-
-    /// Erases a chunk of a target that was.
-    fn erase(&mut self, flight: Flight) {
-        let ppa = self.geometry.chunk_start(flight.cookie as usize);
-        let slot = self.flights.take(flight);
-        self.out.put(|| VectorCmd {
-            cookie: u64::from(slot),
-            op: VectorOp::Reset,
-            content: Default::default(),
-            whose: Default::default(),
-            count: 1,
-            ppa,
-            list: None,
-            buffer: Buffer::empty(),
-        });
-    }
-
-    /// An erase of a target that was is over. A chunk that is not free then, nor offline, is
-    /// tried again, and at last nobody's for good.
-    fn erased(&mut self, flight: Flight) {
-        let chunk = flight.cookie as usize;
-        let is_erased =
-            matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline);
-        if !is_erased && flight.tries < TRIES {
-            self.erase(Flight { tries: flight.tries + 1, ..flight });
-            return;
-        }
-        self.owners[chunk] = if is_erased { FREE } else { SPOILT };
-        self.own -= 1;
-        self.left[flight.target as usize].as_mut().expect("it is erasing").under_way -= 1;
-        self.erase_all_left();
-    }
-
     /// What a target sees of the drive's chunk descriptors.
     pub(crate) fn chunk_of(&self, target: usize, chunk: usize) -> Chunk {
         let geometry = &self.part(target).addressing.geometry;
@@ -317,7 +220,7 @@ impl<D: OpenChannel> Media<D> {
         self.device.hint_block(self.part(target).addressing.below(ppa));
     }
 
-    fn part(&self, target: usize) -> &Part {
+    pub(crate) fn part(&self, target: usize) -> &Part {
         self.parts[target].as_ref().expect("it has a share")
     }
 
@@ -392,7 +295,7 @@ impl<D: OpenChannel> Media<D> {
     }
 
     /// Gives the drive what it has not taken yet.
-    fn push(&mut self) {
+    pub(crate) fn push(&mut self) {
         if !self.out.is_empty() {
             self.device.submit(self.now, &mut self.out);
         }
@@ -486,7 +389,7 @@ impl<D: OpenChannel> Media<D> {
         self.flights.give(slot);
         let target = target as usize;
         if tries > 0 {
-            return self.erased(flight);
+            return self.left_one(flight, done.status);
         }
         let part = self.part_mut(target);
         done.cookie = cookie;

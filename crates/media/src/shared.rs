@@ -12,29 +12,25 @@
 //! target is found again on a drive and that fails, all are gone, as the drive then holds
 //! what nobody understands.
 
+mod lives;
 mod requests;
 
 use std::error::Error;
 
 use device::OpenChannel;
-use ftl::Over;
+use ftl::{Over, WriteCounters};
 use port::{
     BlockDone, BlockOp, BlockReq, Buffer, Pieces, Port, Ring, Shape, Slots, Status, Time, Turn,
     turn_by_events,
 };
 use thiserror::Error;
 
-use crate::claim::Claim;
 use crate::error::MediaError;
 use crate::manager::{Media, earliest};
 use crate::partition::Partition;
 
 /// Completions that are taken from a target at once.
 const DONE: usize = 64;
-
-/// Where a target begins: at a multiple of this, so that requests of common lengths lie in
-/// one.
-const ALIGNMENT: u64 = 1 << 20;
 
 /// Why there is no more target.
 #[derive(Debug, Error)]
@@ -71,6 +67,8 @@ impl Default for Whole {
 /// How far a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
+    /// It takes no requests yet.
+    Waits,
     Serves,
     /// It takes no more requests, and goes when the last has ended.
     Leaves,
@@ -100,6 +98,10 @@ impl<T> Guest<T> {
     fn end(&self) -> u64 {
         self.first + self.shape.bytes
     }
+
+    fn leaves(&self) -> bool {
+        matches!(self.life, Life::Leaves | Life::Closes)
+    }
 }
 
 /// Several targets on one drive.
@@ -125,6 +127,9 @@ pub struct Shared<D, T> {
     leaving: usize,
     /// Those that there are: a bit each.
     present: u64,
+    /// The same, by their numbers.
+    numbers: Vec<usize>,
+    gone: WriteCounters,
 }
 
 const HERE: &str = "the drive is taken back from every target";
@@ -146,93 +151,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             last: 0,
             leaving: 0,
             present: 0,
+            numbers: Vec::new(),
+            gone: WriteCounters::default(),
         }
-    }
-
-    /// Adds a target, on chunks that hold nothing: `make` makes it. Gives its number. Its
-    /// addresses are the first that are free for so many.
-    pub fn create<E: Error>(
-        &mut self,
-        claim: &Claim,
-        make: impl FnOnce(Partition<D>) -> Result<T, E>,
-    ) -> Result<usize, CreateError<E>> {
-        let partition = Partition::new(self.media_mut(), claim, false)?;
-        let number = partition.number();
-        match make(partition) {
-            Ok(target) => Ok(self.add(number, target)),
-            Err(e) => {
-                let now = self.now;
-                self.media_mut().give_up(number, now)?;
-                Err(CreateError::Target(e))
-            }
-        }
-    }
-
-    /// Adds a target that the drive has already. `find` finds it, and says when it is ready;
-    /// the drive works from `now` on.
-    pub fn found<E: Error>(
-        mut self,
-        claim: &Claim,
-        now: Time,
-        find: impl FnOnce(Partition<D>, Time) -> Result<(T, Time), E>,
-    ) -> Result<(Shared<D, T>, Time), CreateError<E>> {
-        let mut partition = Partition::new(self.media_mut(), claim, true)?;
-        let number = partition.number();
-        partition.lend(self.media.take().expect(HERE));
-        let (mut target, ready) = find(partition, now).map_err(CreateError::Target)?;
-        self.media = Some(target.below_mut().take_back());
-        self.add(number, target);
-        self.now = self.now.max(ready);
-        Ok((self, ready))
-    }
-
-    fn add(&mut self, number: usize, target: T) -> usize {
-        let shape = target.shape();
-        let guest = Guest {
-            due: target.next_event(),
-            target: Box::new(target),
-            first: self.gap(shape.bytes),
-            life: Life::Serves,
-            inside: Slots::new(shape.depth),
-            waiting: Ring::new(2 * shape.depth),
-            held: 0,
-            shape,
-        };
-        if self.guests.len() <= number {
-            self.guests.resize_with(number + 1, || None);
-        }
-        self.guests[number] = Some(guest);
-        self.measure();
-        number
-    }
-
-    /// The first place for so many addresses.
-    fn gap(&self, bytes: u64) -> u64 {
-        let mut taken: Vec<_> = self.all().map(|(_, guest)| (guest.first, guest.end())).collect();
-        taken.sort_unstable();
-        let mut at: u64 = 0;
-        for (first, end) in taken {
-            if at + bytes <= first {
-                break;
-            }
-            at = end.next_multiple_of(ALIGNMENT);
-        }
-        at
-    }
-
-    /// Its outside, and room for what ends, for the targets that it has.
-    fn measure(&mut self) {
-        let shapes = || self.all().map(|(_, guest)| guest.shape);
-        let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
-        let all = shapes().map(|shape| shape.depth).sum::<usize>();
-        let depth = shapes().map(|shape| shape.depth).min().unwrap_or(0);
-        let max_bytes = shapes().map(|shape| shape.max_bytes).min().unwrap_or(u64::MAX);
-        self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
-        self.present = self.all().fold(0, |bits, (n, _)| bits | 1 << n);
-        let mut ready = Ring::new((all + DONE).max(self.ready.capacity()));
-        self.ready.pour(&mut ready);
-        self.ready = ready;
-        self.look();
     }
 
     fn all(&self) -> impl Iterator<Item = (usize, &Guest<T>)> {
@@ -243,55 +164,14 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         self.guests[target].as_mut().expect("it is there")
     }
 
-    /// Has a target leave, with all that it holds: it takes no more requests, is shut down
-    /// when the last has ended, and its chunks are erased. That takes drive time, and holds
-    /// up nobody.
-    pub fn remove(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
-        let guest = self.guests.get_mut(target).and_then(Option::as_mut);
-        let guest = guest.ok_or(MediaError::NoTarget(target))?;
-        self.now = self.now.max(now);
-        if guest.life == Life::Serves {
-            guest.life = Life::Leaves;
-            self.leaving += 1;
-            self.see_off(target);
-            self.look();
-        }
-        Ok(())
+    /// The numbers of its targets, in their order.
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers
     }
 
-    /// Goes on with a target that leaves.
-    fn see_off(&mut self, target: usize) {
-        let now = self.now;
-        let guest = self.guest(target);
-        if guest.life == Life::Leaves && guest.inside.live() == 0 && guest.held == 0 {
-            guest.life = Life::Closes;
-            self.lent(target, |target, _| target.close(now));
-        }
-        let rests = self.media().live(target) == 0;
-        let guest = self.guest(target);
-        // One that cannot be shut down well has nothing under way either, and goes, too.
-        let is_through = guest.target.is_closed() || (rests && guest.due.is_none());
-        if guest.life == Life::Closes && is_through {
-            match self.media_mut().give_up(target, now) {
-                Ok(()) => {
-                    self.guests[target] = None;
-                    self.leaving -= 1;
-                    self.measure();
-                }
-                // Erases that it waits for no more.
-                Err(e) => debug_assert!(matches!(e, MediaError::Busy(_)), "{e}"),
-            }
-        }
-    }
-
-    /// Whether a target has left, or never was.
-    pub fn is_gone(&self, target: usize) -> bool {
-        self.guests.get(target).is_none_or(Option::is_none)
-    }
-
-    /// The numbers of its targets.
-    pub fn numbers(&self) -> impl Iterator<Item = usize> {
-        self.all().map(|(n, _)| n)
+    /// What targets wrote and collected that are gone.
+    pub fn gone(&self) -> WriteCounters {
+        self.gone
     }
 
     /// A target.
@@ -506,7 +386,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         }
         if self.leaving > 0 {
             for n in 0..self.guests.len() {
-                if self.guests[n].as_ref().is_some_and(|guest| guest.life != Life::Serves) {
+                if self.guests[n].as_ref().is_some_and(Guest::leaves) {
                     self.see_off(n);
                 }
             }

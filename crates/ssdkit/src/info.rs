@@ -346,20 +346,24 @@ impl Info {
                 config.spec.store.name(),
             ),
         );
-        for n in (0..config.spec.targets).filter(|_| config.spec.targets > 1) {
+        for n in (0..config.targets()).filter(|_| config.spec.is_shared()) {
             let (one, place) = (config.target(n), config.place(n));
             let (units, chunks) = (one.above.total_pus(), &place.chunks);
             let first = place.units.first().copied().unwrap_or(0);
             line(
                 if n == 0 { "targets" } else { "" },
                 format!(
-                    "{n}: {} on {} from {first} on, chunks {} to {} of each",
+                    "{}: {} on {} from {first} on, chunks {} to {} of each",
+                    config.parts[n as usize].name,
                     size(one.size),
                     units::exactly(units.into(), "parallel unit"),
                     chunks.start,
                     chunks.end - 1,
                 ),
             );
+        }
+        if config.free_units() > 0 {
+            line("", format!("nobody's: {}", config.free_text()));
         }
         if config.spec.parity > 0 {
             let (width, of) = (config.spec.parity, config.parity_bytes());

@@ -35,7 +35,7 @@ impl MemorySpec {
     /// Loads the profile and derives the drive, with the chunks that the target
     /// needs beside the data: for open chunks, free ones and metadata.
     pub fn resolve(&self) -> Result<DriveConfig, DriveError> {
-        if self.targets > 1 {
+        if self.is_shared() {
             return self.resolve_shared();
         }
         let (profile, chunks_given) = self.profile()?;
@@ -148,6 +148,7 @@ impl MemorySpec {
             rules,
             control: control.flatten(),
             faults: Rules::default(),
+            parts: Vec::new(),
         })
     }
 

@@ -10,6 +10,7 @@ use ruled::ControlPlane;
 use rules::Checked;
 use serde_json::{Value, json};
 
+use super::Part;
 use super::capacity::part;
 use super::memory::{Cache, MemorySpec, TargetKind, placement_name, victim_name};
 use super::value::show_size;
@@ -40,6 +41,8 @@ pub struct DriveConfig {
     pub control: Option<ControlPlane>,
     /// What goes wrong in it on purpose; nothing unless it was asked for.
     pub faults: Rules,
+    /// What each of several targets has, in the order of their units; empty where one has all.
+    pub parts: Vec<Part>,
 }
 
 impl DriveConfig {
@@ -144,6 +147,12 @@ impl DriveConfig {
         })
     }
 
+    /// Units of each target, where somebody said how many.
+    fn units(&self) -> Vec<u32> {
+        let is_said = !self.spec.units.is_empty();
+        self.parts.iter().filter(|_| is_said).map(|part| part.units).collect()
+    }
+
     /// The effective configuration, for reports: every number, none implied.
     pub fn effective(&self) -> Value {
         let spec = &self.spec;
@@ -165,9 +174,10 @@ impl DriveConfig {
             "streams": spec.streams,
             "cache": spec.cache.name(),
             "shards": spec.shards,
-            "targets": spec.targets,
+            "targets": self.targets(),
             "placement": placement_name(spec.placement),
-            "units": spec.units,
+            "units": self.units(),
+            "parts": self.parts,
             "profile": self.profile.to_table(),
         });
         if spec.target == TargetKind::Kv {

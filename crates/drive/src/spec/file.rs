@@ -27,7 +27,7 @@ use super::memory::{
 use super::rules::{is_name, learnt, read_text, resolve};
 use super::value::{flag, name_and_pairs};
 use super::{
-    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind,
+    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, Part, StorageSpec, Store, TargetKind,
 };
 use crate::error::Error;
 use crate::fault_rules::Rules;
@@ -213,6 +213,9 @@ struct Text {
     /// Units of each; not there where they have as many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     units: Vec<u32>,
+    /// What each target has; not there where that is as the drive was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
 }
 
 /// What a text says that does not name them.
@@ -256,7 +259,18 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
     if config.spec.shards > 1 {
         return Err(one_shard_only(&config.name));
     }
-    let cache = config.cache_mode();
+    Ok(Header {
+        geometry: config.geometry,
+        kept: config.spec.store.kept(),
+        cache: config.cache_mode(),
+        profile: config.profile.to_toml(),
+        drive: drive_text(config, seed)?,
+    })
+}
+
+/// What a drive's file says of its target.
+pub fn drive_text(config: &DriveConfig, seed: u64) -> Result<String, Error> {
+    let as_made = config.spec.parts(config.above.total_pus());
     let learn = Some(&config.spec.rules).filter(|name| learnt(name).is_some());
     let text = Text {
         version: TEXT_VERSION,
@@ -269,7 +283,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         victim: victim_name(config.spec.victim),
         streams: config.spec.streams,
         seed,
-        cache: cache_name(cache).into(),
+        cache: config.spec.cache.name().into(),
         keys: if config.spec.target == TargetKind::Kv { config.keys() } else { 0 },
         rules: match learn {
             Some(_) => None,
@@ -281,16 +295,13 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         placement: (config.spec.placement != Placement::default())
             .then(|| placement_name(config.spec.placement).into()),
         units: config.spec.units.clone(),
+        parts: match as_made.is_ok_and(|parts| parts == config.parts) {
+            true => Vec::new(),
+            false => config.parts.clone(),
+        },
     };
-    let drive = toml::to_string(&text)
-        .map_err(|e| Error::Usage(format!("the drive cannot be written down: {e}")))?;
-    Ok(Header {
-        geometry: config.geometry,
-        kept: config.spec.store.kept(),
-        cache,
-        profile: config.profile.to_toml(),
-        drive,
-    })
+    toml::to_string(&text)
+        .map_err(|e| Error::Usage(format!("the drive cannot be written down: {e}")))
 }
 
 /// The drive that a header tells of, and the seed of its policies.
@@ -379,6 +390,18 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         return Err(wrong(&"its idle blocks are a chunk or more"));
     }
     let idle = text.idle;
+    let is_many = (1..=media::MAX_TARGETS as u32).contains(&spec.targets)
+        && (spec.units.is_empty() || spec.units.len() as u32 == spec.targets)
+        && !spec.units.contains(&0)
+        && (!spec.is_shared() || spec.parity == 0);
+    let uneven = || wrong(&"its targets do not come out even");
+    if !is_many {
+        return Err(uneven());
+    }
+    let parts = match spec.is_shared() && text.parts.is_empty() {
+        true => spec.parts(above.total_pus()).map_err(|_| uneven())?,
+        false => text.parts,
+    };
     let config = DriveConfig {
         name,
         spec,
@@ -391,15 +414,10 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         rules,
         control: control.flatten(),
         faults,
+        parts,
     };
-    let targets = config.spec.targets;
-    let units = &config.spec.units;
-    let is_many = (1..=media::MAX_TARGETS as u32).contains(&targets)
-        && (units.is_empty() || units.len() as u32 == targets)
-        && !units.contains(&0)
-        && (targets == 1 || config.spec.parity == 0);
-    if !is_many || !config.is_even() {
-        return Err(wrong(&"its targets do not come out even"));
+    if !config.is_even() {
+        return Err(uneven());
     }
     if config.size / BLOCK_BYTES >= config.data_blocks() {
         return Err(wrong(&"it is larger than its flash"));
@@ -426,6 +444,8 @@ mod tests {
             "mem:tlc,size=1G,targets=4",
             "mem:tlc,size=1G,targets=4,placement=stripe",
             "mem:tlc,size=1G,units=1/15/16",
+            "mem:tlc,size=1G,units=4/2",
+            "mem:tlc,size=1G,units=8",
             "mem:tlc,size=1G,target=batch",
             "mem:tlc,size=1G,target=kv,keys=5M",
             "mem:tlc,size=1G,target=kv",
@@ -451,6 +471,7 @@ mod tests {
             assert_eq!(back.spec.streams, config.spec.streams);
             assert_eq!(back.spec.targets, config.spec.targets);
             assert_eq!(back.spec.placement, config.spec.placement);
+            assert_eq!(back.parts, config.parts);
             assert_eq!(back.target(0).reserve, config.target(0).reserve);
             assert_eq!((back.spec.target, back.keys()), (config.spec.target, config.keys()));
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));

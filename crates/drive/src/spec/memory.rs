@@ -184,7 +184,7 @@ pub struct MemorySpec {
     pub targets: u32,
     /// How these share it.
     pub placement: Placement,
-    /// Parallel units of each, where they are not as many; else none.
+    /// Parallel units of each, where they are not as many, or some are nobody's; else none.
     pub units: Vec<u32>,
     /// Keys of the profile that are set again, in the order given.
     pub overrides: Vec<(String, String)>,
@@ -283,7 +283,7 @@ impl MemorySpec {
                 let each = value.split('/').map(|units| number("units", units));
                 self.units = each.collect::<Result<_, _>>()?;
                 let count = self.units.len();
-                if self.units.contains(&0) || !(2..=media::MAX_TARGETS).contains(&count) {
+                if self.units.contains(&0) || !(1..=media::MAX_TARGETS).contains(&count) {
                     return Err(wrong("units", UNITS));
                 }
                 self.targets = count as u32;

@@ -3,13 +3,17 @@
 //!
 //! Targets with units of their own ([`Placement::Isolate`]) have as many as the name says
 //! (`units=`), or as many as each other; of addresses, buffers and map cache each has as
-//! large a part as of the units. Those that have some chunks of every unit
+//! large a part as of the units. What `units=` leaves is nobody's, until a target comes that
+//! has it. Those that have some chunks of every unit
 //! ([`Placement::Stripe`]) are all alike. Fails where that does not come out even, or a
 //! target is too small for what it keeps for itself.
+
+use std::collections::BTreeSet;
 
 use flash::{Dimensions, Geometry, Profile};
 use media::{Place, Placement};
 use port::BLOCK_BYTES;
+use serde::{Deserialize, Serialize};
 
 use super::capacity::without_slc;
 use super::memory::{MemorySpec, TargetKind};
@@ -19,6 +23,20 @@ use crate::fault_rules::Rules;
 /// Bytes of which each of several targets has a multiple.
 const TARGET_UNIT: u64 = 1 << 20;
 
+/// What target `n` is called where nobody said a name.
+fn target_name(n: u32) -> String {
+    format!("target{n}")
+}
+
+/// The fewest units of `of` that have whole MiB of so many bytes.
+fn whole_units(size: u64, of: u64) -> u64 {
+    let is_whole = |units: &u64| {
+        let bytes = u128::from(size) * u128::from(*units);
+        bytes.is_multiple_of(u128::from(of) * u128::from(TARGET_UNIT))
+    };
+    (1..=of).find(is_whole).unwrap_or(of)
+}
+
 /// What a target has of a drive: so many of so many parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
@@ -26,43 +44,89 @@ struct Share {
     of: u32,
 }
 
+/// What a target of several has of a drive: units of its own or, with
+/// [`Placement::Stripe`], slices of the chunks of all units.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// What it is called.
+    pub name: String,
+    /// The first of its units, or slices.
+    pub first: u32,
+    /// How many: 1 of slices.
+    pub units: u32,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        u64::from(self.first) + u64::from(self.units)
+    }
+}
+
+/// Characters of a target's name, at most.
+const MOST_NAME: usize = 64;
+
+/// Whether a target can be called so.
+pub fn is_target_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=MOST_NAME).contains(&name.len())
+        && name.bytes().all(fits)
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+        && name != WHOLE
+}
+
+/// What the whole drive is called beside its targets.
+const WHOLE: &str = "ssdkit";
+
 impl MemorySpec {
-    /// The units of each target, where each has some of its own; none where those do not
-    /// come out even.
-    fn units_of(&self, all: u32) -> Option<Vec<u32>> {
-        if !self.units.is_empty() {
-            let sum: u64 = self.units.iter().map(|&units| u64::from(units)).sum();
-            return (sum == u64::from(all)).then(|| self.units.clone());
-        }
-        let each = all / self.targets;
-        all.is_multiple_of(self.targets).then(|| vec![each; self.targets as usize])
+    /// Whether several targets share the device, or may.
+    pub fn is_shared(&self) -> bool {
+        self.targets > 1 || !self.units.is_empty()
     }
 
-    /// What each target has, and where, of a drive of this geometry; or why that cannot be.
-    fn places(&self, geometry: &Geometry) -> Result<Vec<(Share, Place)>, String> {
-        let all = geometry.total_pus();
-        if self.placement == Placement::Stripe {
-            let share = Share { parts: 1, of: self.targets };
-            let place = |n| self.placement.place(geometry, self.targets, n);
-            let places =
-                (0..self.targets).map(|n| Ok((share, place(n).map_err(|e| e.to_string())?)));
-            return places.collect();
-        }
-        let uneven = || match self.units.is_empty() {
-            true => format!(
+    /// Parts that a drive of so many units is cut into.
+    fn slices(&self, units: u32) -> u32 {
+        if self.placement == Placement::Stripe { self.targets } else { units }
+    }
+
+    /// The parts of the targets that its name tells of, on so many units; or why they cannot
+    /// be. Units that are left are nobody's.
+    pub(super) fn parts(&self, all: u32) -> Result<Vec<Part>, String> {
+        let each = if self.placement == Placement::Stripe { 1 } else { all / self.targets };
+        let units = match self.units.is_empty() {
+            true => vec![each; self.targets as usize],
+            false => self.units.clone(),
+        };
+        let is_even = self.placement == Placement::Stripe || all.is_multiple_of(self.targets);
+        if self.units.is_empty() && !is_even {
+            return Err(format!(
                 "{all} parallel units cannot be shared evenly: take a divisor of {all}, or say units="
-            ),
-            false => format!("the drive has {all} parallel units: take units= that are as many"),
-        };
+            ));
+        }
+        if units.iter().map(|&units| u64::from(units)).sum::<u64>() > self.slices(all).into() {
+            return Err(format!(
+                "the drive has {all} parallel units: take units= that are as many"
+            ));
+        }
         let mut first = 0;
-        let units = self.units_of(all).ok_or_else(uneven)?;
-        let place = |parts: u32| {
-            let units = first..first + parts;
-            first = units.end;
-            let place = Place { units: units.collect(), chunks: 0..geometry.chunks() };
-            (Share { parts, of: all }, place)
-        };
-        Ok(units.into_iter().map(place).collect())
+        let parts = (0..).zip(units).map(|(n, units)| {
+            let part = Part { name: target_name(n), first, units };
+            first += units;
+            part
+        });
+        Ok(parts.collect())
+    }
+
+    /// What a part is of a drive of this geometry, and where.
+    fn place(&self, geometry: &Geometry, part: &Part) -> Result<(Share, Place), String> {
+        let of = self.slices(geometry.total_pus());
+        let share = Share { parts: part.units, of };
+        if self.placement == Placement::Stripe {
+            let place = self.placement.place(geometry, of, part.first);
+            return Ok((share, place.map_err(|e| e.to_string())?));
+        }
+        let units = part.first..part.first + part.units;
+        Ok((share, Place { units: units.collect(), chunks: 0..geometry.chunks() }))
     }
 
     /// A drive of several targets: each as if it were a drive, and together what all of them
@@ -90,7 +154,10 @@ impl MemorySpec {
         }
         // The cache is the whole drive's.
         let without = without_slc(&profile);
-        let places = self.places(&without.check()?).map_err(wrong)?;
+        let checked = without.check()?;
+        let parts = self.parts(checked.total_pus()).map_err(wrong)?;
+        let places = parts.iter().map(|part| self.place(&checked, part).map_err(wrong));
+        let places: Vec<_> = places.collect::<Result<_, _>>()?;
         let each: Vec<_> = (places.iter())
             .map(|(share, place)| self.resolve_one(*share, place, &without, chunks_given))
             .collect::<Result<_, _>>()?;
@@ -130,6 +197,7 @@ impl MemorySpec {
             rules: None,
             control: None,
             faults,
+            parts,
         })
     }
 
@@ -166,27 +234,63 @@ impl DriveConfig {
     /// Whether its targets can share it so: each has whole MiB, and room for them.
     pub(super) fn is_even(&self) -> bool {
         let spec = &self.spec;
-        let is_shared = spec.targets > 1
+        if !spec.is_shared() {
+            return self.parts.is_empty();
+        }
+        let slices = u64::from(spec.slices(self.above.total_pus()));
+        let is_part = |part: &Part| {
+            is_target_name(&part.name)
+                && part.units > 0
+                && (spec.placement == Placement::Isolate || part.units == 1)
+                && part.end() <= slices
+                && spec.place(&self.above, part).is_ok()
+        };
+        let names: BTreeSet<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
+        (1..=media::MAX_TARGETS).contains(&self.parts.len())
             && (spec.placement == Placement::Isolate || spec.units.is_empty())
             && self.data_chunks().is_multiple_of(self.targets_a_unit())
-            && spec.places(&self.above).is_ok();
-        let fits = |one: DriveConfig| {
-            one.size > 0
-                && one.size.is_multiple_of(TARGET_UNIT)
-                && one.idle < one.above.chunk_blocks() * one.data_chunks()
-                && one.size / BLOCK_BYTES < one.data_blocks()
-        };
-        spec.targets == 1 || is_shared && (0..spec.targets).all(|n| fits(self.target(n)))
+            && names.len() == self.parts.len()
+            && self.parts.windows(2).all(|two| two[0].end() <= two[1].first.into())
+            && self.parts.iter().all(is_part)
+            && (0..self.targets()).all(|n| self.target(n).fits())
     }
 
-    /// Targets that have chunks of the same unit.
+    /// Whether what a target is given is enough for it.
+    fn fits(&self) -> bool {
+        self.size > 0
+            && self.size.is_multiple_of(TARGET_UNIT)
+            && self.idle < self.above.chunk_blocks() * self.data_chunks()
+            && self.size / BLOCK_BYTES < self.data_blocks()
+    }
+
+    /// Targets that have chunks of the same unit, at most.
     pub(super) fn targets_a_unit(&self) -> u32 {
         if self.spec.placement == Placement::Stripe { self.spec.targets } else { 1 }
     }
 
+    /// How many targets it has.
+    pub fn targets(&self) -> u32 {
+        (self.parts.len() as u32).max(1)
+    }
+
+    /// Parts of it that are nobody's: units, or slices of the chunks of all.
+    pub fn free_units(&self) -> u32 {
+        let taken: u32 = self.parts.iter().map(|part| part.units).sum();
+        if self.parts.is_empty() { 0 } else { self.spec.slices(self.above.total_pus()) - taken }
+    }
+
+    /// The same, in words.
+    pub fn free_text(&self) -> String {
+        let what = match self.spec.placement {
+            Placement::Isolate => "parallel units",
+            Placement::Stripe => "slices of the chunks of all units",
+        };
+        let all = self.spec.slices(self.above.total_pus());
+        format!("{} of {all} {what}", self.free_units())
+    }
+
     fn share(&self, target: u32) -> (Share, Place) {
-        let places = self.spec.places(&self.above).expect("it was resolved so");
-        places.into_iter().nth(target as usize).expect("there is such a target")
+        self.spec.place(&self.above, &self.parts[target as usize]).expect("it was resolved so")
     }
 
     /// Where a target of several lies.
@@ -194,16 +298,120 @@ impl DriveConfig {
         self.share(target).1
     }
 
+    /// What a target has of so many that all of them have.
+    pub fn part_of(&self, target: u32, all: usize) -> usize {
+        let (Share { parts, of }, _) = self.share(target);
+        all * parts as usize / of as usize
+    }
+
+    /// Where a target's addresses begin: as far as its units do, so that they stay where
+    /// they are whoever comes and goes.
+    pub fn first_byte(&self, target: u32) -> u64 {
+        let (Share { of, .. }, _) = self.share(target);
+        let first = self.parts[target as usize].first;
+        let at = (u128::from(self.size) * u128::from(first)).div_ceil(of.into()) as u64;
+        at.next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// The same drive with another target: of so many units, at the first place that is wide
+    /// enough. Gives which one it is. Fails with what cannot be, and what to do.
+    pub fn with_target(
+        &self,
+        name: Option<&str>,
+        units: Option<u32>,
+    ) -> Result<(DriveConfig, u32), String> {
+        let is_free = |name: &str| self.parts.iter().all(|part| part.name != name);
+        let name = match name {
+            Some(name) if !is_target_name(name) => {
+                return Err(format!(
+                    "`{name}` is no name for a target: take 1 to {MOST_NAME} letters, digits, \
+                     dots, dashes or underscores, beginning with a letter or digit, and not {WHOLE}"
+                ));
+            }
+            Some(name) if !is_free(name) => {
+                return Err(format!("there is a target {name} already: take another name"));
+            }
+            Some(name) => name.to_string(),
+            None => (0..).map(target_name).find(|name| is_free(name)).expect("they are few"),
+        };
+        if self.parts.len() == media::MAX_TARGETS {
+            return Err(format!("the drive has {} targets, and no more", media::MAX_TARGETS));
+        }
+        let is_striped = self.spec.placement == Placement::Stripe;
+        let units = match units {
+            Some(_) if is_striped => {
+                let text = "its targets have chunks of all units, as many each: leave --units out";
+                return Err(text.into());
+            }
+            None if is_striped => 1,
+            None => return Err("say how many parallel units it is to have: --units N".into()),
+            Some(0) => return Err("a target needs a parallel unit at least".into()),
+            Some(units) => units,
+        };
+        let Some(first) = self.gap(units) else {
+            let free = self.free_units();
+            return Err(match is_striped {
+                true => "all its chunks are of targets: remove one first".into(),
+                false => format!(
+                    "there are no {units} parallel units beside each other that are nobody's, \
+                     of {free} that are: take fewer, or remove a target first"
+                ),
+            });
+        };
+        let mut next = self.clone();
+        let at = next.parts.iter().filter(|part| part.first < first).count();
+        next.parts.insert(at, Part { name, first, units });
+        let one = next.target(at as u32);
+        if !one.size.is_multiple_of(TARGET_UNIT) || one.size == 0 {
+            let of = u64::from(self.spec.slices(self.above.total_pus()));
+            return Err(format!(
+                "each target has whole MiB, and {units} parallel units have {} bytes: take a \
+                 multiple of {} units",
+                one.size,
+                whole_units(self.size, of),
+            ));
+        }
+        if !next.is_even() {
+            return Err("so few units have no room for what a target keeps for itself".into());
+        }
+        Ok((next, at as u32))
+    }
+
+    /// The same drive without a target.
+    pub fn without_target(&self, name: &str) -> Result<DriveConfig, String> {
+        let mut next = self.clone();
+        next.parts.retain(|part| part.name != name);
+        if next.parts.len() == self.parts.len() {
+            return Err(format!("there is no target {name}: `target list` tells them"));
+        }
+        if next.parts.is_empty() {
+            return Err(format!("{name} is the only target, and a drive has one at least"));
+        }
+        Ok(next)
+    }
+
+    /// The first place for so many units beside each other.
+    fn gap(&self, units: u32) -> Option<u32> {
+        let end = u64::from(self.spec.slices(self.above.total_pus()));
+        let mut at = 0;
+        for part in &self.parts {
+            if at + u64::from(units) <= part.first.into() {
+                break;
+            }
+            at = part.end();
+        }
+        (at + u64::from(units) <= end).then_some(at as u32)
+    }
+
     /// A target of it, on its part of the device.
     pub fn target(&self, target: u32) -> DriveConfig {
-        if self.spec.targets == 1 {
+        if self.parts.is_empty() {
             return self.clone();
         }
         let (Share { parts, of }, place) = self.share(target);
         let mut one = self.clone();
-        (one.spec.targets, one.spec.units) = (1, Vec::new());
-        one.size = self.size / u64::from(of) * u64::from(parts)
-            + self.size % u64::from(of) * u64::from(parts) / u64::from(of);
+        (one.spec.targets, one.spec.units, one.parts) = (1, Vec::new(), Vec::new());
+        one.size = (u128::from(self.size) * u128::from(parts) / u128::from(of)) as u64;
         one.above = place.geometry(&self.above).expect("it was resolved so");
         one.geometry = one.above;
         let chunks = self.data_chunks() / self.targets_a_unit();

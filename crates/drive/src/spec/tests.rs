@@ -381,7 +381,11 @@ fn targets_are_all_of_the_drive() {
                     continue;
                 }
             };
-            let all: Vec<_> = (0..config.spec.targets).map(|n| config.target(n)).collect();
+            if config.free_units() > 0 {
+                assert!(full.contains("mem:ref") && more == UNEQUAL, "{full}");
+                continue;
+            }
+            let all: Vec<_> = (0..config.targets()).map(|n| config.target(n)).collect();
             let sum = |of: fn(&DriveConfig) -> u64| all.iter().map(of).sum::<u64>();
             assert_eq!(sum(|one| one.size), config.size, "{full}");
             assert_eq!(sum(|one| one.geometry.blocks()), config.geometry.blocks(), "{full}");
@@ -403,9 +407,9 @@ fn targets_are_all_of_the_drive() {
         ("mem:tlc,size=100M,targets=8", "whole MiB"),
         ("mem:tlc,size=63M,targets=63", "take a divisor"),
         ("mem:tlc,targets=65", "1 to 64"),
-        ("mem:tlc,units=1/30", "32 parallel units: take units= that are as many"),
+        ("mem:tlc,units=1/32", "32 parallel units: take units= that are as many"),
         ("mem:tlc,units=0/32", "units"),
-        ("mem:tlc,units=32", "units"),
+        ("mem:tlc,units=", "units"),
         ("mem:tlc,units=16/16,placement=stripe", "placement=isolate"),
         ("mem:tlc,targets=0", "1 to 64"),
         ("mem:tlc,targets=2,placement=near", "isolate or stripe"),
@@ -413,6 +417,49 @@ fn targets_are_all_of_the_drive() {
         let text = mem(name).unwrap_err().to_string();
         assert!(text.contains(why), "{name}: {text}");
     }
+}
+
+/// Targets come where there are units, and go; what the drive is stays, and each has what one
+/// of as many units has had from the beginning.
+#[test]
+fn targets_come_and_go() {
+    let config = mem("mem:tlc,size=1G,units=4/2/8").unwrap();
+    assert_eq!((config.free_units(), config.size), (18, 1 << 30));
+    let firsts: Vec<u64> = (0..3).map(|n| config.first_byte(n)).collect();
+    assert_eq!(firsts, [0, 128 << 20, 192 << 20]);
+    let (more, at) = config.with_target(Some("mine"), Some(16)).unwrap();
+    assert_eq!((at, more.free_units(), more.first_byte(3)), (3, 2, 448 << 20));
+    assert_eq!(more.target(3).size, 512 << 20);
+    // A hole is filled by what fits there, under a name that is free.
+    let less = more.without_target("target1").unwrap();
+    assert_eq!((less.targets(), less.free_units()), (3, 4));
+    let (again, at) = less.with_target(None, Some(2)).unwrap();
+    assert_eq!((at, again.parts == more.parts), (1, true));
+    for (name, units, why) in [
+        (Some("mine"), Some(1), "already"),
+        (Some("ssdkit"), Some(1), "is no name"),
+        (Some("a/b"), Some(1), "is no name"),
+        (Some(""), Some(1), "is no name"),
+        (None, Some(3), "no 3 parallel units beside each other"),
+        (None, Some(0), "a parallel unit at least"),
+        (None, None, "--units"),
+    ] {
+        let e = less.with_target(name, units).err().unwrap_or_default();
+        assert!(e.contains(why), "{name:?}: {e}");
+    }
+    assert!(less.without_target("target1").err().unwrap().contains("there is no target"));
+    let one = mem("mem:tlc,size=1G,units=8").unwrap();
+    assert!(one.without_target("target0").err().unwrap().contains("one at least"));
+    let odd = mem("mem:tlc,size=48M,units=2/2").unwrap();
+    let e = odd.with_target(None, Some(1)).err().unwrap();
+    assert!(e.contains("take a multiple of 2 units"), "{e}");
+    // Slices of all units are alike.
+    let striped = mem("mem:tlc,size=1G,targets=4,placement=stripe").unwrap();
+    assert!(striped.with_target(None, None).err().unwrap().contains("remove one first"));
+    let less = striped.without_target("target2").unwrap();
+    assert!(less.with_target(None, Some(1)).err().unwrap().contains("leave --units out"));
+    let (again, at) = less.with_target(None, None).unwrap();
+    assert_eq!((at, again.parts == striped.parts, again.first_byte(2)), (2, true, 512 << 20));
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Subject for Several {
 fn claim(device: &Lower, parts: &Parts, n: u32) -> Claim {
     let place = parts.placement.place(device.geometry(), parts.count, n).unwrap();
     let depth = depth_for_targets(device.depth()) / parts.count as usize;
-    Claim { place, depth, open_chunks: (u32::MAX, u32::MAX), chunk_time: 0 }
+    Claim { place, first: None, depth, open_chunks: (u32::MAX, u32::MAX), chunk_time: 0 }
 }
 
 impl Start for Several {
@@ -108,7 +108,7 @@ impl Start for Several {
 
 impl Several {
     fn all(&self) -> impl Iterator<Item = &Pblk<Part>> {
-        self.0.numbers().map(|n| self.0.target(n))
+        self.0.numbers().iter().map(|&n| self.0.target(n))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod comings;
 mod direct;
+mod leaving;
 mod lives;
 mod model;
 mod pace;

@@ -32,7 +32,7 @@ fn addresses(drive: &Drive) -> Vec<u64> {
         let (first, bytes) = (drive.first_of(n) / BLOCK, drive.shape_of(n).bytes / BLOCK);
         first..first + bytes
     };
-    drive.numbers().flat_map(blocks).collect()
+    drive.numbers().iter().copied().flat_map(blocks).collect()
 }
 
 /// Does the steps, so many at once where they do not overlap, and holds the drive to what

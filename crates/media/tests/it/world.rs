@@ -50,7 +50,7 @@ pub fn flash(groups: u32, pus: u32, targets_a_unit: u32, timing: &Timing) -> Fla
 }
 
 pub fn claim(place: Place, depth: usize) -> Claim {
-    Claim { place, depth, open_chunks: (u32::MAX, u32::MAX), chunk_time: 0 }
+    Claim { place, first: None, depth, open_chunks: (u32::MAX, u32::MAX), chunk_time: 0 }
 }
 
 pub fn config(geometry: &Geometry) -> PblkConfig {
@@ -131,7 +131,10 @@ where
 }
 
 /// Lets all that is under way end.
-pub fn rest(drive: &mut Drive, now: Time) -> Time {
+pub fn rest<P>(drive: &mut P, now: Time) -> Time
+where
+    P: Port<Cmd = BlockReq, Done = BlockDone>,
+{
     let (mut done, mut now) = (Ring::new(8), now);
     while let Some(at) = drive.next_event() {
         now = now.max(at);

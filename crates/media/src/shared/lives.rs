@@ -1,0 +1,169 @@
+//! Targets that come and go.
+//!
+//! Guarantees: one that cannot be made leaves nothing behind; one that leaves takes no more
+//! requests, and goes when the last has ended. What it wrote counts on.
+
+use std::error::Error;
+
+use device::OpenChannel;
+use ftl::Over;
+use port::{Ring, Shape, Slots, Time};
+
+use super::{CreateError, DONE, Guest, HERE, Life, Shared};
+use crate::claim::Claim;
+use crate::error::MediaError;
+use crate::partition::Partition;
+
+/// Where a target begins: at a multiple of this, so that requests of common lengths lie in
+/// one.
+const ALIGNMENT: u64 = 1 << 20;
+
+impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
+    /// Adds a target, on chunks that hold nothing: `make` makes it. Gives its number.
+    pub fn create<E: Error>(
+        &mut self,
+        claim: &Claim,
+        make: impl FnOnce(Partition<D>) -> Result<T, E>,
+    ) -> Result<usize, CreateError<E>> {
+        let partition = Partition::new(self.media_mut(), claim, false)?;
+        let number = partition.number();
+        let made = make(partition).map_err(CreateError::Target);
+        let added = made.and_then(|target| Ok(self.add(number, claim, target)?));
+        if added.is_err() {
+            let now = self.now;
+            self.media_mut().give_up(number, now)?;
+        }
+        added
+    }
+
+    /// Adds a target that the drive has already. `find` finds it, and says when it is ready;
+    /// the drive works from `now` on.
+    pub fn found<E: Error>(
+        mut self,
+        claim: &Claim,
+        now: Time,
+        find: impl FnOnce(Partition<D>, Time) -> Result<(T, Time), E>,
+    ) -> Result<(Shared<D, T>, Time), CreateError<E>> {
+        let mut partition = Partition::new(self.media_mut(), claim, true)?;
+        let number = partition.number();
+        partition.lend(self.media.take().expect(HERE));
+        let (mut target, ready) = find(partition, now).map_err(CreateError::Target)?;
+        self.media = Some(target.below_mut().take_back());
+        self.add(number, claim, target)?;
+        self.now = self.now.max(ready);
+        Ok((self, ready))
+    }
+
+    fn add(&mut self, number: usize, claim: &Claim, target: T) -> Result<usize, MediaError> {
+        let shape = target.shape();
+        let first = claim.first.unwrap_or_else(|| self.gap(shape.bytes));
+        let end = first.saturating_add(shape.bytes);
+        if self.all().any(|(_, guest)| first < guest.end() && guest.first < end) {
+            return Err(MediaError::Addresses { first, end });
+        }
+        let guest = Guest {
+            due: target.next_event(),
+            target: Box::new(target),
+            first,
+            life: Life::Serves,
+            inside: Slots::new(shape.depth),
+            waiting: Ring::new(2 * shape.depth),
+            held: 0,
+            shape,
+        };
+        if self.guests.len() <= number {
+            self.guests.resize_with(number + 1, || None);
+        }
+        self.guests[number] = Some(guest);
+        self.measure();
+        Ok(number)
+    }
+
+    /// The first place for so many addresses.
+    fn gap(&self, bytes: u64) -> u64 {
+        let mut taken: Vec<_> = self.all().map(|(_, guest)| (guest.first, guest.end())).collect();
+        taken.sort_unstable();
+        let mut at: u64 = 0;
+        for (first, end) in taken {
+            if at + bytes <= first {
+                break;
+            }
+            at = end.next_multiple_of(ALIGNMENT);
+        }
+        at
+    }
+
+    /// Its outside, and room for what ends, for the targets that it has.
+    fn measure(&mut self) {
+        let shapes = || self.all().map(|(_, guest)| guest.shape);
+        let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
+        let all = shapes().map(|shape| shape.depth).sum::<usize>();
+        let depth = shapes().map(|shape| shape.depth).min().unwrap_or(0);
+        let max_bytes = shapes().map(|shape| shape.max_bytes).min().unwrap_or(u64::MAX);
+        self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
+        self.numbers = self.all().map(|(n, _)| n).collect();
+        self.present = self.numbers.iter().fold(0, |bits, n| bits | 1 << n);
+        let mut ready = Ring::new((all + DONE).max(self.ready.capacity()));
+        self.ready.pour(&mut ready);
+        self.ready = ready;
+        self.look();
+    }
+
+    /// Has a target take no requests for now, or take them again: what is not durable yet
+    /// elsewhere is not to be used.
+    ///
+    /// Fails without such a one, or where it leaves.
+    pub fn set_serving(&mut self, target: usize, serves: bool) -> Result<(), MediaError> {
+        let guest = self.guests.get_mut(target).and_then(Option::as_mut);
+        let guest = guest.filter(|guest| !guest.leaves()).ok_or(MediaError::NoTarget(target))?;
+        guest.life = if serves { Life::Serves } else { Life::Waits };
+        Ok(())
+    }
+
+    /// Has a target leave, with all that it holds: it takes no more requests, is shut down
+    /// when the last has ended, and its chunks are erased. That takes drive time, and holds
+    /// up nobody.
+    pub fn remove(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
+        let guest = self.guests.get_mut(target).and_then(Option::as_mut);
+        let guest = guest.ok_or(MediaError::NoTarget(target))?;
+        self.now = self.now.max(now);
+        if !guest.leaves() {
+            guest.life = Life::Leaves;
+            self.leaving += 1;
+            self.see_off(target);
+            self.look();
+        }
+        Ok(())
+    }
+
+    /// Goes on with a target that leaves.
+    pub(super) fn see_off(&mut self, target: usize) {
+        let now = self.now;
+        let guest = self.guest(target);
+        if guest.life == Life::Leaves && guest.inside.live() == 0 && guest.held == 0 {
+            guest.life = Life::Closes;
+            self.lent(target, |target, _| target.close(now));
+        }
+        let rests = self.media().live(target) == 0;
+        let guest = self.guest(target);
+        // One that cannot be shut down well has nothing under way either, and goes, too.
+        let is_through = guest.target.is_closed() || (rests && guest.due.is_none());
+        if guest.life == Life::Closes && is_through {
+            match self.media_mut().give_up(target, now) {
+                Ok(()) => {
+                    let gone = self.guests[target].take().map(|guest| guest.target.counters());
+                    self.gone = gone.into_iter().chain([self.gone]).sum();
+                    self.leaving -= 1;
+                    self.measure();
+                }
+                // Erases that it waits for no more.
+                Err(e) => debug_assert!(matches!(e, MediaError::Busy(_)), "{e}"),
+            }
+        }
+    }
+
+    /// Whether a target has left, or never was.
+    pub fn is_gone(&self, target: usize) -> bool {
+        self.guests.get(target).is_none_or(Option::is_none)
+    }
+}
