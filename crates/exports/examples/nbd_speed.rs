@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use device::realtime::process_cpu;
 use exports::SharedDrive;
-use exports::nbd::{Client, Export, ListenAddr, Server, StopHandle};
+use exports::nbd::{Client, Export, Exports, ListenAddr, Server, StopHandle};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Time};
 
 const READ: u64 = 4096;
@@ -58,7 +58,7 @@ const SHAPE: Shape = Shape { bytes: 64 << 30, kept: 0, max_bytes: 1 << 20, depth
 fn serve(server: Server, stop: &StopHandle) -> Result<(), Box<dyn Error + Send + Sync>> {
     let port = Instantly { shape: SHAPE, done: Ring::new(SHAPE.depth), now: Time::ZERO };
     let drive = SharedDrive::new(port);
-    server.run(&Export::even_without_data(SHAPE)?, &drive, stop)?;
+    server.run(&Exports::new(Export::even_without_data(SHAPE)?), &drive, stop)?;
     Ok(())
 }
 

@@ -223,6 +223,23 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         Ok(inner.real.idle_for())
     }
 
+    /// Lets `f` change something of the drive itself, at the time it is given, after all that
+    /// is due by then; what comes of it happens when somebody polls the drive, as this does.
+    /// Gives what `f` does; nothing where the drive waits for its medium, to be tried again.
+    pub fn change<R>(&self, f: impl FnOnce(&mut P, Time) -> R) -> Result<Option<R>, DriveLost> {
+        let mut guard = self.lock()?;
+        let inner = &mut *guard;
+        let (now, mut changed) = (inner.real.clock().now(), None);
+        // All that completes is others'.
+        inner.poll(now, SEATS, &mut Vec::new());
+        inner.real.tend(now, |port, at| changed = Some(f(port, at)));
+        inner.poll(now, SEATS, &mut Vec::new());
+        let bells = std::mem::take(&mut inner.wakes);
+        drop(guard);
+        ring(&bells);
+        Ok(changed)
+    }
+
     /// Lets `f` look at the drive and the time that it has come to, with the drive held:
     /// it should not take long.
     pub fn look<R>(&self, f: impl FnOnce(&P, Time) -> R) -> Result<R, DriveLost> {

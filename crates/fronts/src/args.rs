@@ -42,9 +42,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<metrics::Address>,
     /// Where the rules of a drive with target=rules are asked for and installed while it is
-    /// served, by `ssdkit rules`: a socket's path, for its owner alone.
+    /// served, by `ssdkit rules`, and where targets of one with several come and go, by `ssdkit
+    /// target`: a socket's path, for its owner alone.
     #[arg(long, value_name = "PATH", value_parser = socket_path, conflicts_with = "redis")]
-    pub rules_socket: Option<PathBuf>,
+    pub control: Option<PathBuf>,
     /// Redis: when writes are durable, as appendfsync [default: always].
     #[arg(long, value_enum, requires = "redis")]
     pub sync: Option<SyncWhen>,

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use drive::error::Error;
 use drive::lent::Lent;
-use drive::whole::{Boxed, Drive};
+use drive::whole::{Boxed, Drive, PartOf};
 use exports::channels::{self, Served};
-use exports::nbd::{self, Export, NotServable, StopHandle};
+use exports::nbd::{self, Export, Exports, NotServable, StopHandle};
 use exports::{SharedDrive, listen::ListenAddr};
 use load::threads::no_thread;
 
@@ -46,7 +46,8 @@ impl Reports {
 
 /// What clients are told of a drive.
 pub(crate) struct Told {
-    export: Option<Export>,
+    /// Over NBD.
+    pub exports: Option<Exports>,
     served: Served,
 }
 
@@ -54,11 +55,10 @@ impl Fronts {
     /// What clients are told of a drive. Fails where it cannot be served.
     pub fn served(&self, drive: &Boxed) -> Result<Told, Error> {
         let (shape, is_read_only) = (drive.shape(), drive.fault().is_some());
-        let export = || with_targets(Export::new(shape)?, drive);
-        let export = self.nbd.as_ref().map(|_| export()).transpose();
+        let export = self.nbd.as_ref().map(|_| with_targets(drive)).transpose();
         let export = export.map_err(|e| Error::Usage(e.to_string()))?;
-        let export = export.map(|export| export.read_only(is_read_only));
-        Ok(Told { export, served: Served { shape, is_read_only, linger: self.linger } })
+        let exports = export.map(Exports::new);
+        Ok(Told { exports, served: Served { shape, is_read_only, linger: self.linger } })
     }
 
     /// Where they listen.
@@ -84,9 +84,9 @@ impl Fronts {
                 })
             };
             let by_channel = channel.map(by_channel).transpose().map_err(|e| no_thread(&e))?;
-            let nbd = match (nbd, &told.export) {
-                (Some(server), Some(export)) => {
-                    let report = server.run(export, drive, &stop);
+            let nbd = match (nbd, &told.exports) {
+                (Some(server), Some(exports)) => {
+                    let report = server.run(exports, drive, &stop);
                     stop.stop();
                     report
                 }
@@ -101,10 +101,12 @@ impl Fronts {
     }
 }
 
-/// Exports each of several targets, too.
-fn with_targets(export: Export, drive: &Boxed) -> Result<Export, NotServable> {
-    let mut parts = (0..drive.targets()).filter_map(|n| Some((n, drive.part(n)?)));
-    parts.try_fold(export, |export, (n, part)| {
-        export.with_part(&format!("target{n}"), &format!("target {n} of an ssdkit drive"), part)
-    })
+/// Exports a drive, and each of several targets that it has.
+pub(crate) fn with_targets(drive: &Boxed) -> Result<Export, NotServable> {
+    let whole = Export::new(drive.shape())?;
+    let mut parts = (0..drive.targets()).filter_map(|n| drive.part(n));
+    let export = parts.try_fold(whole, |export, PartOf { name, first, bytes }| {
+        export.with_part(name, &format!("target {name} of an ssdkit drive"), (first, bytes))
+    })?;
+    Ok(export.read_only(drive.fault().is_some()))
 }

@@ -6,12 +6,14 @@
 
 mod args;
 mod blocks;
+mod control;
 mod desk;
 mod figures;
 mod redis;
 mod rulebook;
 mod serve;
+mod tenants;
 
 pub use args::ServeArgs;
-pub use rulebook::ask as ask_rules;
+pub use control::ask;
 pub use serve::run;

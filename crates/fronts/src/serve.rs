@@ -22,9 +22,11 @@ use signal_hook::iterator::Signals;
 
 use crate::args::ServeArgs;
 use crate::blocks::{Fronts, Reports};
+use crate::control::ControlSocket;
 use crate::desk::AtLock;
 use crate::figures::Figures;
-use crate::rulebook::RuleSocket;
+use crate::rulebook::Rulebook;
+use crate::tenants::Tenants;
 use drive::activity::Activity;
 use drive::error::Error;
 use drive::fault_rules::Injected;
@@ -33,7 +35,7 @@ use drive::memory;
 use drive::redundancy::Redundancy;
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
-use drive::spec::{DriveConfig, DriveSpec};
+use drive::spec::{Cache, DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks, needs_stories};
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use load::served::{first_of, resolve};
@@ -69,15 +71,15 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         linger: args.linger.map_or(LINGER, Duration::from_nanos),
         stop,
     };
-    let rules = args.rules_socket.as_deref().map(RuleSocket::bind).transpose()?;
-    let server = (fronts, Figures::bind(args)?, rules);
+    let control = args.control.as_deref().map(ControlSocket::bind).transpose()?;
+    let server = (fronts, Figures::bind(args)?, control);
     match &args.drive {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
             let fit = args.check_kept(open.config.spec.store);
             let fit = fit.and_then(|()| needs_blocks(&open.config));
-            let fit = fit.and_then(|()| has_rules(args, &open.config));
+            let fit = fit.and_then(|()| can_be_asked(args, &open.config));
             let mut open = open.if_fit(fit)?;
             if spec.copy {
                 served(args, server, Restored::copied(open)?, out)
@@ -88,7 +90,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         }
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
-            has_rules(args, &config)?;
+            can_be_asked(args, &config)?;
             memory::tell(&config);
             let drive = stack::build(&config, seed)?;
             served(args, server, Restored { config, seed, drive, recovery: None }, out)
@@ -97,12 +99,25 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
 }
 
-/// Whether there are rules to be asked for, where that is wanted.
-fn has_rules(args: &ServeArgs, config: &DriveConfig) -> Result<(), Error> {
-    if args.rules_socket.is_none() || config.rules.is_some() {
+/// Whether there is something to be asked for at a control socket, where one is wanted.
+fn can_be_asked(args: &ServeArgs, config: &DriveConfig) -> Result<(), Error> {
+    if args.control.is_none() || config.rules.is_some() {
         return Ok(());
     }
-    let text = "has no rules to ask for: leave --rules-socket out, or take target=rules";
+    let profile = &config.profile;
+    let text = if !config.spec.is_shared() {
+        "has neither rules nor several targets: leave --control out, or take target=rules, targets= \
+         or units="
+    } else if config.spec.cache == Cache::Protected {
+        "keeps writes of targets that go in its protected cache: leave --control out, or take \
+         cache=volatile"
+    } else if profile.cache.is_on() {
+        "keeps data of targets that go in its read cache: leave --control out, or read_cache"
+    } else if profile.has_units() {
+        "maps units of several blocks above its targets: leave --control out, or take map_unit=4k"
+    } else {
+        return Ok(());
+    };
     Err(Error::Usage(format!("{} {text}", config.name)))
 }
 
@@ -117,8 +132,8 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
     Limits { memory, warn: |text| say(text), ..Limits::default() }
 }
 
-/// Who serves, and where figures and rules are to be had.
-type Listening = (Fronts, Option<Figures>, Option<RuleSocket>);
+/// Who serves, and where figures are to be had and the owner asks.
+type Listening = (Fronts, Option<Figures>, Option<ControlSocket>);
 
 /// Serves a drive.
 fn served(
@@ -150,11 +165,13 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn serve(self, mut drive: Boxed) -> Result<(), Error> {
-        let Serving { args, server: (fronts, figures, rules), config, ready, recovery, out } = self;
+        let Serving { args, server: (fronts, figures, control), config, ready, recovery, out } =
+            self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let served = fronts.served(&drive)?;
-        let rules = rules.and_then(|socket| Some((socket, drive.rules()?)));
+        let installer = drive.rules();
+        let text = drive.lower(0).device().medium().text().map_err(|e| failed(&e))?;
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();
@@ -177,8 +194,8 @@ impl Serving<'_> {
                 if let Some(channel) = at.get(1) {
                     json["channel"] = channel.as_str().into();
                 }
-                if let Some(path) = &args.rules_socket {
-                    json["rules"] = path.display().to_string().into();
+                if let Some(path) = &args.control {
+                    json["control"] = path.display().to_string().into();
                 }
                 if let Some(url) = &url {
                     json["metrics"] = url.as_str().into();
@@ -187,8 +204,8 @@ impl Serving<'_> {
             } else {
                 let size = units::capacity(bytes);
                 writeln!(out, "serving {name} ({size}) at {}", at.join(" and "))?;
-                if let Some(path) = &args.rules_socket {
-                    writeln!(out, "rules at {}", path.display())?;
+                if let Some(path) = &args.control {
+                    writeln!(out, "control at {}", path.display())?;
                 }
                 if let Some(url) = &url {
                     writeln!(out, "metrics at {url}")?;
@@ -204,8 +221,12 @@ impl Serving<'_> {
             tender.spawn_scoped(scope, || tend(&shared, ended)).map_err(|e| no_thread(&e))?;
             let facts = Facts { drive: name.clone(), front, bytes };
             let figures = figures.map(|it| it.serve(scope, AtLock(&shared), facts));
-            let rules = rules.map(|(socket, installer)| socket.serve(scope, installer));
-            let _rules = rules.transpose()?;
+            let tenants = || Tenants::new(&shared, served.exports.as_ref(), text);
+            let control = control.map(|socket| match installer {
+                Some(installer) => socket.serve(scope, Rulebook::new(installer)),
+                None => socket.serve(scope, tenants()),
+            });
+            let _control = control.transpose()?;
             // Until the server has ended.
             let _figures = figures.transpose()?;
             announce()?;

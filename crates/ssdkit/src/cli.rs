@@ -15,6 +15,7 @@ use ycsb::YcsbArgs;
 use crate::compare::{self, CompareArgs};
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::rules::{self, RulesArgs};
+use crate::target::{self, TargetArgs};
 use crate::trace::{self, TraceArgs};
 
 pub mod fio;
@@ -42,7 +43,7 @@ Drives:
   shards=1      parts that share nothing, each with whole groups; not of a drive file
   targets=1     targets that share the device, each with a part of the addresses: up to 64
   placement=isolate  each has parallel units of its own; stripe: chunks of all of them
-  units=1/7/8   so many units of each target, where they are not as many
+  units=1/7/8   so many units of each target; what is left is nobody's, for `ssdkit target`
   cache=volatile when writes are durable: volatile (after a flush), protected (at once)
   groups, pus, planes, chunks, pages, read, program, ...: any key of the profile
 
@@ -213,6 +214,9 @@ pub enum Command {
     /// Check a rule set for a drive, print it, or tell which rule a request would hit.
     #[command(after_help = rules::EXAMPLES)]
     Rules(RulesArgs),
+    /// List, create and remove targets of a drive that is served with --control.
+    #[command(after_help = target::EXAMPLES)]
+    Target(TargetArgs),
     /// Print what a shell completes.
     #[command(after_help = manual::COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),

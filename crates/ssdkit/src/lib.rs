@@ -15,6 +15,7 @@ pub mod manual;
 pub mod profiles;
 pub mod rules;
 pub mod snapshot;
+pub mod target;
 pub mod trace;
 
 pub use drive::Error;

@@ -10,7 +10,7 @@ use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
     Error, bench, compare, create, fio, fronts, info, job, manual, metrics, profiles, rules,
-    snapshot, standard, studies, trace, twin, ycsb,
+    snapshot, standard, studies, target, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -94,6 +94,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Twin(args)) => twin::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
         Some(Command::Rules(args)) => rules::run(&args, &mut out)?,
+        Some(Command::Target(args)) => target::run(&args, &mut out)?,
         Some(Command::Completions(args)) => manual::completions(&args, &mut out)?,
         Some(Command::Man(args)) => manual::man(&args, &mut out)?,
     }

@@ -35,9 +35,9 @@ Examples:
   ssdkit rules check table1.rules --within given.rules --entries 1M
   ssdkit rules print table1.rules
   ssdkit rules template latency --applications 4 --size 1G --units 8
-  ssdkit rules list ./rules.sock
-  ssdkit rules install ./rules.sock mine.rules
-  ssdkit rules counters ./rules.sock --json
+  ssdkit rules list ./control.sock
+  ssdkit rules install ./control.sock mine.rules
+  ssdkit rules counters ./control.sock --json
   ssdkit rules explain table1.rules --op read --lba 4096
   ssdkit rules explain tenants.rules --op write --application 3 --lba 2M --len 64k --temperature 75";
 
@@ -61,7 +61,7 @@ enum RulesCommand {
     Print(PrintArgs),
     /// Print a set that comes with the program, for a drive of so many units.
     Template(TemplateArgs),
-    /// Print the set of a drive that is served with --rules-socket.
+    /// Print the set of a drive that is served with --control.
     List(ServedArgs),
     /// Tell how often each rule of a served drive matched.
     Counters(ServedArgs),
@@ -122,7 +122,7 @@ struct TemplateArgs {
 /// `ssdkit rules list` and `counters`.
 #[derive(Args, Clone, Debug)]
 struct ServedArgs {
-    /// Where the drive's rules are asked for.
+    /// The control socket of `serve --control`.
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
     /// Print one JSON object.
@@ -133,7 +133,7 @@ struct ServedArgs {
 /// `ssdkit rules install`.
 #[derive(Args, Clone, Debug)]
 struct InstallArgs {
-    /// Where the drive's rules are asked for.
+    /// The control socket of `serve --control`.
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
     /// The rule set.

@@ -27,7 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use exports::SharedDrive;
-use exports::nbd::{Export, ListenAddr, Server, StopHandle};
+use exports::nbd::{Export, Exports, ListenAddr, Server, StopHandle};
 use port::Time;
 
 use drive::error::Error;
@@ -141,7 +141,7 @@ pub fn over<T>(
     }
     let failed = |e: &dyn std::fmt::Display| Error::Failed(format!("a block device: {e}"));
     let keeper = Keeper::new(dir)?;
-    let export = Export::new(drive.shape()).map_err(|e| failed(&e))?;
+    let export = Exports::new(Export::new(drive.shape()).map_err(|e| failed(&e))?);
     let mut drive = drive;
     drive.set_on_a_clock(true);
     let (lent, owner) = Lent::new(drive, ready);

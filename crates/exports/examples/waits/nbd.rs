@@ -9,7 +9,7 @@ use std::time::Duration;
 use device::{Device, Link};
 use exports::SharedDrive;
 use exports::nbd::protocol::*;
-use exports::nbd::{Client, Export, ListenAddr, Server, StopHandle};
+use exports::nbd::{Client, Export, Exports, ListenAddr, Server, StopHandle};
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use port::BlockOp;
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
@@ -47,7 +47,7 @@ fn serve_chunks(addr: &ListenAddr, stop: &StopHandle, chunks: u32, whole: bool) 
         seed: 1,
     };
     let target = Pblk::new(device, config)?;
-    let export = Export::new(target.shape())?;
+    let export = Exports::new(Export::new(target.shape())?);
     let drive = Link::new(profile.link, target);
     Server::bind(addr)?.run(&export, &SharedDrive::new(drive), stop)?;
     Ok(())

@@ -32,6 +32,7 @@ const STEP: u64 = 64 << 10;
 const NEVER: u64 = u64::MAX;
 
 /// What others see of a connection.
+#[derive(Debug)]
 pub struct Member {
     sock: OwnedFd,
     /// When it fell silent, in ms, or [`NEVER`] while it has something to do.

@@ -26,6 +26,7 @@ mod answers;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring};
@@ -36,6 +37,7 @@ use rustix::thread::sched_yield;
 use thiserror::Error;
 
 use super::budget::{LITTLE, Membership};
+use super::exports::{Exports, Inside};
 use super::input::{Input, negotiate, some_unless_empty};
 use super::patience::Patience;
 use super::protocol::{ENOMEM, ESHUTDOWN, Reply};
@@ -79,9 +81,10 @@ pub enum Ended {
     Drive(#[from] DriveLost),
 }
 
-/// Serves one client until it leaves.
+/// Serves one client until it leaves, or what it uses is exported no more.
 pub fn serve<P>(
     member: Membership<'_>,
+    exports: &Exports,
     export: &Export,
     drive: &SharedDrive<P>,
 ) -> Result<(), Ended>
@@ -94,6 +97,7 @@ where
     let Some(export) = negotiate(sock, export, &mut input, member.budget().greeting())? else {
         return Ok(());
     };
+    let Some(inside) = exports.enter(export, Arc::clone(&socket)) else { return Ok(()) };
     let requests = Requests::new(export.shape())?;
     let limit = requests.limit();
     let seat = drive.sit(limit)?.ok_or(Ended::Full)?;
@@ -118,6 +122,7 @@ where
         has_left: false,
         gives_up: false,
         member,
+        _inside: inside,
     }
     .run()
 }
@@ -159,8 +164,10 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     /// The server stops, or nobody is there to answer: what takes the drive long
     /// is not begun any more.
     gives_up: bool,
-    /// Dropped last: what it gives back to the budget must be free by then.
+    /// Dropped last but one: what it gives back to the budget must be free by then.
     member: Membership<'a>,
+    /// Nothing of it is under way any more when this is dropped.
+    _inside: Inside<'a>,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {

@@ -5,6 +5,7 @@
 //!              │        └ protocol (pure: one message ↔ its bytes)
 //!              ├ requests (what is in flight, and its buffers)
 //!              ├ budget (memory and places of all connections)
+//!              ├ exports (what is exported now, and who uses it)
 //!              └ SharedDrive
 //! ```
 //!
@@ -16,6 +17,7 @@
 mod budget;
 pub mod client;
 mod connection;
+mod exports;
 mod input;
 mod patience;
 pub mod protocol;
@@ -23,6 +25,7 @@ mod requests;
 pub mod server;
 pub mod session;
 
+pub use self::exports::Exports;
 pub use crate::listen::{ListenAddr, ListenError, StopHandle};
 pub use client::{Client, ClientError, Waiter};
 pub use server::{Report, ServeError, Server};

@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use super::budget::{Budget, Member};
 use super::connection::{Ended, serve};
+use super::exports::Exports;
 use super::requests::Requests;
 use super::session::Export;
 use crate::drive::{DriveLost, SharedDrive};
@@ -92,22 +93,21 @@ impl Server {
     }
 
     /// Serves `drive` until `stop`. Then answers what was received, flushes
-    /// the drive, and returns. The drive must have the shape that `export`
-    /// was made with.
+    /// the drive, and returns. The drive must have what `exports` tell of it.
     pub fn run<P>(
         mut self,
-        export: &Export,
+        exports: &Exports,
         drive: &SharedDrive<P>,
         stop: &StopHandle,
     ) -> Result<Report, ServeError>
     where
         P: Port<Cmd = BlockReq, Done = BlockDone> + Send,
     {
-        let budget = Budget::new(self.limits, Requests::own(export.shape()));
+        let budget = Budget::new(self.limits, Requests::own(exports.now().shape()));
         let counters = Counters::default();
         let accepted = scope(|scope| {
             let (budget, counters) = (&budget, &counters);
-            let crew = Crew { scope, export, drive, stop, budget, counters };
+            let crew = Crew { scope, exports, drive, stop, budget, counters };
             self.listener.accept_all(
                 stop,
                 |sock| crew.take(sock),
@@ -152,7 +152,7 @@ fn finish(budget: &Budget) {
 /// What a connection's thread needs.
 struct Crew<'scope, 'env, P: Port> {
     scope: &'scope Scope<'scope, 'env>,
-    export: &'env Export,
+    exports: &'env Exports,
     drive: &'env SharedDrive<P>,
     stop: &'env StopHandle,
     budget: &'env Budget,
@@ -167,7 +167,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
     /// Gives a client a thread, or turns it away.
     fn take(&self, sock: OwnedFd) {
         let budget = self.budget;
-        if grow::ask(Requests::own(self.export.shape()) as usize + STACK).is_err() {
+        if grow::ask(Requests::own(self.exports.now().shape()) as usize + STACK).is_err() {
             budget.warn(
                 2,
                 "the system has no more memory for clients: they are turned away (ulimit -v)",
@@ -176,17 +176,20 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
         }
         let again = |sock| if budget.make_room() { budget.join(sock) } else { Err(sock) };
         let Ok(member) = budget.join(sock).or_else(again) else { return self.refuse() };
-        let (export, drive, stop) = (self.export, self.drive, self.stop);
+        let (exports, drive, stop) = (self.exports, self.drive, self.stop);
         let counters = self.counters;
         let name = "nbd".to_string();
         let thread =
             Builder::new().name(name).stack_size(STACK).spawn_scoped(self.scope, move || {
                 prepare(&member.member());
                 let is_read_only = budget.read_only.load(Ordering::Relaxed);
-                let export = export.clone().read_only(export.is_read_only() || is_read_only);
+                let export = Export::clone(&exports.now());
+                let is_read_only = is_read_only || export.is_read_only();
+                let export = export.read_only(is_read_only);
                 // A panic ends this connection only; one inside the drive also
                 // leaves the drive's lock poisoned.
-                let served = catch_unwind(AssertUnwindSafe(|| serve(member, &export, drive)));
+                let served = AssertUnwindSafe(|| serve(member, exports, &export, drive));
+                let served = catch_unwind(served);
                 if drive.is_lost() {
                     stop.stop();
                 }

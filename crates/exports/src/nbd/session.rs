@@ -139,8 +139,32 @@ impl Export {
         self.is_read_only
     }
 
+    /// The same without a part.
+    pub fn without(mut self, name: &str) -> Export {
+        self.parts.retain(|part| part.name != name);
+        self
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is a part of a drive.
+    pub(super) fn is_part(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Whether what was told of `export` is right: the drive as a whole may grow.
+    pub(super) fn has(&self, export: &Export) -> bool {
+        let is_same = |part: &Export| {
+            (&part.name, part.first, part.shape) == (&export.name, export.first, export.shape)
+        };
+        !export.is_part() || self.parts.iter().any(is_same)
+    }
+
     /// Its name, and those of its parts.
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self).chain(&self.parts).map(|export| export.name.as_str())
     }
 

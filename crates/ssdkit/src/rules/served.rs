@@ -5,7 +5,6 @@
 use std::io::Write;
 use std::path::Path;
 
-use fronts::ask_rules;
 use measure::units;
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ use drive::say::harmless;
 
 /// What a served drive says. What it refuses is told: as JSON among the results, too.
 fn ask(socket: &Path, asked: &Value, json: bool, out: &mut dyn Write) -> Result<Value, Error> {
-    let answer = ask_rules(socket, asked)?;
+    let answer = fronts::ask(socket, asked, &mut |_| ())?;
     if json {
         writeln!(out, "{answer:#}")?;
         out.flush()?;
@@ -32,7 +31,7 @@ fn ask(socket: &Path, asked: &Value, json: bool, out: &mut dyn Write) -> Result<
 
 /// Tells the set.
 pub fn list(socket: &Path, json: bool, out: &mut dyn Write) -> Result<(), Error> {
-    let answer = ask(socket, &json!({ "ask": "list" }), json, out)?;
+    let answer = ask(socket, &json!({ "ask": "rules" }), json, out)?;
     if !json {
         for line in answer["text"].as_str().unwrap_or_default().lines() {
             writeln!(out, "{}", harmless(line))?;

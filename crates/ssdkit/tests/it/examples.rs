@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The lines below `Examples:` that call this program, in order, to the next
 /// heading.
-fn examples(page: &str) -> Vec<String> {
+pub fn examples(page: &str) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
     let text = fs::read_to_string(folder.join(page)).unwrap();
     let below = text.split_once("\nExamples:").expect("a page has examples").1;

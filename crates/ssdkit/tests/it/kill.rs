@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use workload::Rng;
 
-const BLOCK: usize = 4096;
+pub const BLOCK: usize = 4096;
 /// Logical blocks of the drives: 64 MiB.
 const BLOCKS: usize = 16384;
 /// Requests in flight.
@@ -34,7 +34,7 @@ const ZERO: u64 = 0;
 
 /// A block's words: its number, its version, and what both give, all over it,
 /// so that a torn one is seen.
-fn fill(lba: u64, version: u64, out: &mut [u8]) {
+pub fn fill(lba: u64, version: u64, out: &mut [u8]) {
     for (i, word) in out.chunks_exact_mut(8).enumerate() {
         let value = match i % 3 {
             0 => lba,
@@ -46,7 +46,7 @@ fn fill(lba: u64, version: u64, out: &mut [u8]) {
 }
 
 /// The version of a block that was read; panics if it is torn or another's.
-fn version(lba: u64, bytes: &[u8], seed: u64) -> u64 {
+pub fn version(lba: u64, bytes: &[u8], seed: u64) -> u64 {
     if bytes.iter().all(|&byte| byte == 0) {
         return ZERO;
     }
@@ -88,7 +88,7 @@ struct Request {
 }
 
 /// What the client did, and may find.
-struct Model {
+pub struct Model {
     seed: u64,
     rng: Rng,
     known: Vec<Known>,
@@ -98,15 +98,15 @@ struct Model {
     last: u64,
     /// Ended writes and trims, for flushes: blocks and numbers.
     ended: Vec<(usize, usize, u64)>,
-    acknowledged: u64,
-    made_durable: u64,
+    pub acknowledged: u64,
+    pub made_durable: u64,
     /// The drive's cache is protected: what ended is durable, and nothing is
     /// flushed.
     protected: bool,
 }
 
 impl Model {
-    fn new(seed: u64, protected: bool) -> Model {
+    pub fn new(seed: u64, protected: bool) -> Model {
         let first = Write { number: 0, version: ZERO, ended: true };
         Model {
             seed,
@@ -216,7 +216,7 @@ impl Model {
 
     /// The server was killed and is there again: what it has must be allowed,
     /// and stays.
-    fn verify(&mut self, client: &mut Client) {
+    pub fn verify(&mut self, client: &mut Client) {
         let seed = self.seed;
         let step = 64;
         for at in (0..BLOCKS).step_by(step) {
@@ -245,7 +245,7 @@ impl Model {
     }
 
     /// Writes until the server is gone.
-    fn work(&mut self, client: &mut Client) {
+    pub fn work(&mut self, client: &mut Client) {
         let mut flying: Vec<Option<Request>> = (0..DEPTH).map(|_| None).collect();
         let mut bytes = vec![0; MOST_BLOCKS as usize * BLOCK];
         loop {
@@ -387,7 +387,7 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
     assert!(!protected || again > 0, "seed {seed}: nothing was ever in the journal");
 }
 
-fn number(name: &str, otherwise: u64) -> u64 {
+pub fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 

@@ -25,4 +25,5 @@ mod ruled;
 mod serve;
 mod servers;
 mod standard;
+mod tenants;
 mod ycsb;

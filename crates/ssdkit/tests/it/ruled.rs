@@ -91,14 +91,14 @@ impl Served {
     fn start(folder: &Path) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
             .args(["serve", &format!("{SMALL},rules=throughput:2")])
-            .args(["--nbd", "./drive.sock", "--rules-socket", "./rules.sock", "--json"])
+            .args(["--nbd", "./drive.sock", "--control", "./control.sock", "--json"])
             .current_dir(folder)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.contains("rules.sock"), "{ready}");
+        assert!(ready.contains("control.sock"), "{ready}");
         Served { child }
     }
 }
@@ -122,45 +122,45 @@ fn rules_are_installed_while_it_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let _served = Served::start(at);
-    let mode = std::fs::metadata(at.join("rules.sock")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(at.join("control.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let listed = json(&ssdkit(at, "rules list ./rules.sock --json"));
+    let listed = json(&ssdkit(at, "rules list ./control.sock --json"));
     assert_eq!((&listed["set"], &listed["number"]), (&"throughput".into(), &0.into()));
-    let plain = ssdkit(at, "rules list ./rules.sock").stdout;
+    let plain = ssdkit(at, "rules list ./control.sock").stdout;
     assert_eq!(String::from_utf8(plain).unwrap(), listed["text"].as_str().unwrap());
     let bench = "bench nbd:./drive.sock --rw randwrite --ios 500 --destroy --json";
     assert!(ssdkit(at, bench).status.success());
-    let before = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    let before = json(&ssdkit(at, "rules counters ./control.sock --json"));
     assert!(count(&before, "write") >= 500, "{before}");
     // Others decide, and what has the same name goes on.
     let text = listed["text"].as_str().unwrap().replace("op == write", "op == write and lba > 9");
     let text = format!("{text}\nrule none priority 0\n  when op == write\n  then refuse\n");
     std::fs::write(at.join("mine.rules"), text.replace("set throughput", "set mine")).unwrap();
-    let installed = json(&ssdkit(at, "rules install ./rules.sock mine.rules --json"));
+    let installed = json(&ssdkit(at, "rules install ./control.sock mine.rules --json"));
     assert_eq!((&installed["set"], &installed["number"]), (&"mine".into(), &1.into()));
     // It comes into use with the next request, and is told before that.
-    assert_eq!(json(&ssdkit(at, "rules list ./rules.sock --json"))["set"], "mine");
-    let waits = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    assert_eq!(json(&ssdkit(at, "rules list ./control.sock --json"))["set"], "mine");
+    let waits = json(&ssdkit(at, "rules counters ./control.sock --json"));
     assert_eq!((&waits["set"], &waits["next"]["set"]), (&"throughput".into(), &"mine".into()));
     let first = "bench nbd:./drive.sock --rw write --ios 20 --destroy --json";
     let report: Value = serde_json::from_slice(&ssdkit(at, first).stdout).unwrap();
     assert_eq!(report["failed_requests"], 10, "{report}");
-    let after = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    let after = json(&ssdkit(at, "rules counters ./control.sock --json"));
     assert_eq!(count(&after, "none"), 10);
     assert_eq!(count(&after, "write"), count(&before, "write") + 10);
     // What asks for more than it has is refused by its line, and the set goes on.
     let more = listed["text"].as_str().unwrap().replace("units 0..16", "units 0..17");
     std::fs::write(at.join("more.rules"), more).unwrap();
-    let refused = ssdkit(at, "rules install ./rules.sock more.rules");
+    let refused = ssdkit(at, "rules install ./control.sock more.rules");
     let told = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
     assert!(told.contains("more.rules:3:1: error: the set asks for the units"), "{told}");
     let big = "set big application 0 lba 0..8K\nmap m[64M] of 0..2\n\
                rule x priority 0 when op != idle then pass\n";
     std::fs::write(at.join("big.rules"), big).unwrap();
-    let refused = ssdkit(at, "rules install ./rules.sock big.rules");
+    let refused = ssdkit(at, "rules install ./control.sock big.rules");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("big.rules:2:5"));
-    assert_eq!(json(&ssdkit(at, "rules list ./rules.sock --json"))["set"], "mine");
+    assert_eq!(json(&ssdkit(at, "rules list ./control.sock --json"))["set"], "mine");
 }
 
 /// Whatever is sent to the socket, the drive and others are served on.
@@ -169,11 +169,11 @@ fn a_hostile_client_hurts_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let _served = Served::start(at);
-    let socket = at.join("rules.sock");
-    let long = [&b"SSDRULES\x01\0\0\0"[..], &u32::MAX.to_le_bytes()].concat();
+    let socket = at.join("control.sock");
+    let long = [&b"SSDCNTRL\x01\0\0\0"[..], &u32::MAX.to_le_bytes()].concat();
     let nested = format!("{{\"ask\":{}", "[".repeat(100_000));
     let nested =
-        [&b"SSDRULES\x01\0\0\0"[..], &(nested.len() as u32).to_le_bytes(), nested.as_bytes()]
+        [&b"SSDCNTRL\x01\0\0\0"[..], &(nested.len() as u32).to_le_bytes(), nested.as_bytes()]
             .concat();
     // Thousands of problems, each with a name of millions of characters.
     let rules = "rule r priority 0 when always then pass ".repeat(4000);
@@ -182,14 +182,14 @@ fn a_hostile_client_hurts_nobody() {
     });
     let wrong = wrong.to_string();
     let wrong =
-        [b"SSDRULES\x01\0\0\0", &(wrong.len() as u32).to_le_bytes()[..], wrong.as_bytes()].concat();
+        [b"SSDCNTRL\x01\0\0\0", &(wrong.len() as u32).to_le_bytes()[..], wrong.as_bytes()].concat();
     let mut client = UnixStream::connect(&socket).unwrap();
     client.write_all(&wrong).unwrap();
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).unwrap();
     assert!((1000..200_000).contains(&answer.len()), "{} bytes", answer.len());
     for said in
-        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &long, &nested, b"SSDRULES\x02\0\0\0\0\0\0\0"]
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &long, &nested, b"SSDCNTRL\x02\0\0\0\0\0\0\0"]
     {
         let mut client = UnixStream::connect(&socket).unwrap();
         let _ = client.write_all(said);
@@ -204,7 +204,7 @@ fn a_hostile_client_hurts_nobody() {
     assert!(ssdkit(at, bench).status.success());
     drop(silent);
     let until = Instant::now() + Duration::from_secs(30);
-    while !ssdkit(at, "rules list ./rules.sock --json").status.success() {
+    while !ssdkit(at, "rules list ./control.sock --json").status.success() {
         assert!(Instant::now() < until, "it is heard again");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -215,13 +215,13 @@ fn a_hostile_client_hurts_nobody() {
 fn what_cannot_be_asked_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let line = "serve mem:ref,size=64M --nbd ./d.sock --rules-socket ./r.sock";
+    let line = "serve mem:ref,size=64M --nbd ./d.sock --control ./r.sock";
     let out = ssdkit(at, line);
     assert_eq!(out.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("has no rules"));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("has neither rules nor several targets"));
     assert!(!at.join("r.sock").exists());
     for path in ["127.0.0.1:9999", "8080"] {
-        let line = format!("serve {SMALL} --nbd ./d.sock --rules-socket {path}");
+        let line = format!("serve {SMALL} --nbd ./d.sock --control {path}");
         let out = ssdkit(at, &line);
         assert_eq!(out.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&out.stderr).contains("no port: write ./"));

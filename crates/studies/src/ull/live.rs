@@ -24,7 +24,7 @@ use blkmq::{Config, Topology, build};
 use device::hosted::HostedOptions;
 use device::realtime::{pin, process_cpu, thread_cpu};
 use exports::SharedDrive;
-use exports::nbd::{Export, ListenAddr, Server, StopHandle};
+use exports::nbd::{Export, Exports, ListenAddr, Server, StopHandle};
 use hosting::hosted::HostedDriver;
 use load::clocked::{Clocked, Ways};
 use load::driver::{Driver, Virtual};
@@ -292,6 +292,7 @@ impl Stage {
     ) -> Result<(Ran, Option<f64>), Error> {
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::even_without_data(drive.shape()).map_err(|e| failed(&e))?;
+        let export = Exports::new(export);
         let (lent, _owner) = Lent::new(drive, ready);
         let (shared, core) = (SharedDrive::new(lent), self.cores[1]);
         let server = Server::bind(&self.address(job.way)).map_err(|e| failed(&e))?;

@@ -4,6 +4,7 @@ mod attack;
 mod commands;
 mod hostile;
 mod negotiation;
+mod parts;
 mod ram;
 mod soak;
 mod waiting;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::ram::{Probe, Ram};
-use exports::nbd::{Client, Export, ListenAddr, Report, Server, StopHandle};
+use exports::nbd::{Client, Export, Exports, ListenAddr, Report, Server, StopHandle};
 use exports::{Limits, SharedDrive};
 use port::{BlockOp, Shape};
 
@@ -64,7 +65,7 @@ fn serve_with(
     drive: Ram,
     test: impl FnOnce(&Rig),
 ) -> (Report, Ram) {
-    let export = Export::even_without_data(drive.shape).unwrap();
+    let export = Exports::new(Export::even_without_data(drive.shape).unwrap());
     let probe = drive.probe.clone();
     let drive = SharedDrive::new(drive);
     let server = Server::bind(addr).unwrap().with(limits);

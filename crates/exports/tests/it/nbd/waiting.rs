@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use exports::SharedDrive;
 use exports::nbd::protocol::OK;
-use exports::nbd::{Client, Export, ServeError, Server, StopHandle};
+use exports::nbd::{Client, Export, Exports, ServeError, Server, StopHandle};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Time};
 
 use super::ram::{BAD, Ram};
@@ -162,7 +162,7 @@ fn a_drive_that_panics_ends_the_server_with_an_error() {
     let addr = exports::nbd::ListenAddr::Unix(path);
     let server = Server::bind(&addr).unwrap();
     let drive = SharedDrive::new(Broken(Ram::new(SHAPE, |_| 0)));
-    let (export, stop) = (Export::new(SHAPE).unwrap(), StopHandle::new().unwrap());
+    let (export, stop) = (Exports::new(Export::new(SHAPE).unwrap()), StopHandle::new().unwrap());
     std::thread::scope(|scope| {
         let served = scope.spawn(|| server.run(&export, &drive, &stop));
         let (mut a, mut b) = (Client::connect(&addr).unwrap(), Client::connect(&addr).unwrap());

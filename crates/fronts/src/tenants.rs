@@ -1,0 +1,241 @@
+//! The targets of a served drive: which there are, new ones, and some less, asked for at its
+//! control socket.
+//!
+//! One that is created takes requests when the drive's file says that it is there; one that is
+//! removed is there no more when the file says so, and what it had is erased after that. So a
+//! cut at any moment gives the targets from before or after, and what is left of one that
+//! went is erased by the next start.
+//!
+//! Guarantees: what cannot be had changes nothing; one change at a time; whoever uses another
+//! target goes on, and is as late as a few commands more on the device make him. Fails where
+//! the file cannot be written, or the drive is lost.
+
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use drive::lent::Lent;
+use drive::shared::Shared;
+use drive::spec::DriveConfig;
+use drivefile::ChangingText;
+use exports::SharedDrive;
+use exports::nbd::{Export, Exports, StopHandle};
+use port::{BLOCK_BYTES, Time};
+use serde_json::{Value, json};
+
+use crate::blocks::with_targets;
+use crate::control::{Desk, refused};
+
+/// How often what is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How long connections to a target that goes may take for what they have begun.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The targets of a drive, and all that tells of them.
+pub(crate) struct Tenants<'a> {
+    drive: &'a SharedDrive<Lent>,
+    /// Where they are exported, if they are.
+    exports: Option<&'a Exports>,
+    /// What its file says, where it has one. Held by who changes something.
+    text: Mutex<Option<ChangingText>>,
+}
+
+/// Why a change was not made.
+type Refused = String;
+
+impl<'a> Tenants<'a> {
+    /// Of a drive that has several targets.
+    pub fn new(
+        drive: &'a SharedDrive<Lent>,
+        exports: Option<&'a Exports>,
+        text: Option<ChangingText>,
+    ) -> Tenants<'a> {
+        Tenants { drive, exports, text: Mutex::new(text) }
+    }
+
+    /// Does something to the drive's targets, as soon as that can be.
+    fn with<R>(&self, mut work: impl FnMut(&mut Shared, Time) -> R) -> Result<R, Refused> {
+        loop {
+            let done = self.drive.change(|lent, now| {
+                let (shared, now) = lent.shared(now)?;
+                Some(work(shared, now))
+            });
+            match done.map_err(|e| e.to_string())? {
+                Some(Some(done)) => return Ok(done),
+                Some(None) => return Err("this drive has one target, which is all of it".into()),
+                None => sleep(LOOK),
+            }
+        }
+    }
+
+    fn config(&self) -> Result<DriveConfig, Refused> {
+        self.with(|shared, _| shared.config().clone())
+    }
+
+    fn list(&self) -> Result<Value, Refused> {
+        let config = self.config()?;
+        let targets: Vec<Value> = (0..config.targets()).map(|n| told(&config, n)).collect();
+        Ok(json!({
+            "targets": targets,
+            "parallel_units": config.geometry.total_pus(),
+            "free": config.free_units(),
+            "free_text": config.free_text(),
+        }))
+    }
+
+    fn create(
+        &self,
+        file: &mut Option<ChangingText>,
+        (name, units): (Option<&str>, Option<u32>),
+        wait: &mut dyn FnMut(&str),
+        stop: &StopHandle,
+    ) -> Result<Value, Refused> {
+        let before = self.config()?;
+        let (next, n) = before.with_target(name, units)?;
+        // What the start found of targets that went may lie where it is to be.
+        while let chunks @ 1.. = self.with(|shared, _| shared.left())? {
+            if stop.is_stopped() {
+                return Err("the drive is stopped".into());
+            }
+            wait(&format!("{chunks} chunks of targets that went to be erased"));
+            sleep(LOOK);
+        }
+        let number = self.with(|shared, _| shared.create(next.clone(), n))?;
+        let number = number.map_err(|e| e.to_string())?;
+        let kept = self.keep(file, &next).and_then(|()| {
+            let serves = self.with(|shared, _| shared.set_serving(number, true))?;
+            serves.map_err(|e| e.to_string())
+        });
+        if let Err(why) = kept {
+            // It has served nobody.
+            let gone = self.with(|shared, now| shared.remove(before.clone(), number, now));
+            return Err(gone.err().unwrap_or(why));
+        }
+        self.export(|export| export)?;
+        Ok(told(&next, n))
+    }
+
+    fn remove(
+        &self,
+        file: &mut Option<ChangingText>,
+        name: &str,
+        wait: &mut dyn FnMut(&str),
+        stop: &StopHandle,
+    ) -> Result<Value, Refused> {
+        let before = self.config()?;
+        let next = before.without_target(name)?;
+        let number = self.with(|shared, _| shared.number(name))?;
+        let number = number.ok_or_else(|| format!("target {name} is leaving already"))?;
+        self.export(|export| export.without(name))?;
+        let left = self.see_off(name, wait, stop);
+        if let Err(why) = left.and_then(|()| self.keep(file, &next)) {
+            self.export(|export| export)?;
+            return Err(why);
+        }
+        // It is gone: whatever comes now, the next start finds the drive without it.
+        let leaves = self.with(|shared, now| shared.remove(next.clone(), number, now))?;
+        leaves.map_err(|e| e.to_string())?;
+        loop {
+            let (is_gone, chunks) = self.with(|shared, _| shared.leaving(number))?;
+            if is_gone && chunks == 0 {
+                self.export(|export| export)?;
+                return Ok(json!({ "removed": name, "erased": true }));
+            }
+            if stop.is_stopped() {
+                return Ok(json!({ "removed": name, "erased": false }));
+            }
+            match is_gone {
+                true => wait(&format!("{chunks} chunks of {name} to be erased")),
+                false => wait(&format!("the last requests of {name}")),
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits until nobody is connected to a target that is exported no more.
+    fn see_off(
+        &self,
+        name: &str,
+        wait: &mut dyn FnMut(&str),
+        stop: &StopHandle,
+    ) -> Result<(), Refused> {
+        let Some(exports) = self.exports else { return Ok(()) };
+        let begun = Instant::now();
+        loop {
+            match exports.connections(name) {
+                0 => return Ok(()),
+                _ if stop.is_stopped() => {
+                    return Err(format!("the drive is stopped: {name} stays"));
+                }
+                count => wait(&format!("{count} connections to {name} to end")),
+            }
+            if begun.elapsed() > GRACE {
+                exports.close(name);
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Writes down what the drive is from now on, where it has a file.
+    fn keep(&self, file: &mut Option<ChangingText>, next: &DriveConfig) -> Result<(), Refused> {
+        let Some(file) = file else { return Ok(()) };
+        let text = self.with(|shared, _| shared.text(next))?.map_err(|e| e.to_string())?;
+        file.change(&text).map_err(|e| e.to_string())
+    }
+
+    /// Exports what there is, as `but` has it.
+    fn export(&self, but: impl Fn(Export) -> Export) -> Result<(), Refused> {
+        let Some(exports) = self.exports else { return Ok(()) };
+        let export = self.drive.look(|lent, _| with_targets(lent.drive()));
+        let export = export.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        exports.replace(but(export));
+        Ok(())
+    }
+}
+
+/// What is told of a target.
+fn told(config: &DriveConfig, n: u32) -> Value {
+    let (part, one) = (&config.parts[n as usize], config.target(n));
+    json!({
+        "name": part.name,
+        "size_bytes": one.size,
+        "first_byte": config.first_byte(n),
+        "first_unit": config.place(n).units.first(),
+        "parallel_units": one.above.total_pus(),
+        "flash_bytes": one.above.blocks() * BLOCK_BYTES,
+    })
+}
+
+impl Desk for Tenants<'_> {
+    fn answer(&self, asked: &Value, wait: &mut dyn FnMut(&str), stop: &StopHandle) -> Value {
+        let text = |key: &str| asked.get(key).and_then(Value::as_str);
+        if text("ask") == Some("targets") {
+            return self.list().unwrap_or_else(|why| refused(&why));
+        }
+        let mut file = match self.text.try_lock() {
+            Ok(file) => file,
+            // What is kept there is as it was.
+            Err(TryLockError::Poisoned(held)) => PoisonError::into_inner(held),
+            Err(TryLockError::WouldBlock) => {
+                return refused("another target comes or goes just now: try again when it has");
+            }
+        };
+        let done = match text("ask") {
+            Some("create") => match asked.get("units").map(Value::as_u64) {
+                Some(Some(units)) if units > u64::from(u32::MAX) => Err("so many units".into()),
+                Some(None) => Err("units are a number".into()),
+                units => {
+                    let units = units.flatten().map(|units| units as u32);
+                    self.create(&mut file, (text("name"), units), wait, stop)
+                }
+            },
+            Some("remove") => match text("name") {
+                Some(name) => self.remove(&mut file, name, wait, stop),
+                None => Err("remove needs a name".into()),
+            },
+            _ => Err("this drive has targets: it is asked for these by `ssdkit target`".into()),
+        };
+        done.unwrap_or_else(|why| refused(&why))
+    }
+}
