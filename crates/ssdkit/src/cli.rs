@@ -233,6 +233,7 @@ Examples:
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --fault medium:bitrot,probability=1e-4
   ssdkit serve mem:znand,size=1G --redis 127.0.0.1:6379 --sync everysec
   ssdkit serve ./keys.ssd --redis /tmp/redis.sock
+  ssdkit serve mem:tlc,size=1G,units=8/8 --nbd /tmp/ssd.sock --control /tmp/control.sock
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --metrics 9100
 
 ";

@@ -420,12 +420,13 @@ fn damage_is_told() {
     let patch =
         |offset: u64, byte: u8| move |file: &fs::File| file.write_all_at(&[byte], offset).unwrap();
     type How = Box<dyn Fn(&fs::File)>;
-    let cases: [(How, i32, &str); 8] = [
+    let cases: [(How, i32, &str); 9] = [
         (Box::new(move |f| f.set_len(len / 2).unwrap()), 1, "restore it from a copy"),
         (Box::new(|f| f.set_len(100).unwrap()), 1, "the file ends in it"),
         (Box::new(|f| f.set_len(5).unwrap()), 2, "not a drive file"),
         (Box::new(patch(0, b'x')), 2, "not a drive file"),
-        (Box::new(patch(8, 4)), 1, "use a newer ssdkit"),
+        (Box::new(patch(8, 5)), 1, "use a newer ssdkit"),
+        (Box::new(patch(8, 4)), 1, "header is damaged"),
         (Box::new(patch(8, 1)), 1, "header is damaged"),
         (Box::new(patch(30, 77)), 1, "header is damaged"),
         (Box::new(patch(600, 1)), 1, "header is damaged"),
