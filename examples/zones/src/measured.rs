@@ -4,7 +4,7 @@
 use device::Device;
 use drive::whole::Observed;
 use exports::SharedDrive;
-use exports::nbd::{Client, Export, ListenAddr, Server, StopHandle};
+use exports::nbd::{Client, Export, Exports, ListenAddr, Server, StopHandle};
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use ftl::{Start, Target, WriteCounters};
 use load::driver::Virtual;
@@ -56,7 +56,7 @@ fn a_program_of_ones_own_measures_it() {
 fn a_program_of_ones_own_serves_it() {
     let drive = drive();
     let page = u64::from(drive.geometry.write_blocks()) * BLOCK_BYTES;
-    let export = Export::new(Target::shape(&drive)).unwrap();
+    let export = Exports::new(Export::new(Target::shape(&drive)).unwrap());
     let server = Server::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let (at, stop) = (server.addr().unwrap(), StopHandle::new().unwrap());
     let shared = SharedDrive::new(drive);
