@@ -78,11 +78,6 @@ impl Index {
         })
     }
 
-    /// Bytes of memory.
-    pub fn bytes(&self) -> u64 {
-        (self.slots.len() * size_of::<Entry>() + self.away.len() * 2) as u64
-    }
-
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.len

@@ -203,11 +203,6 @@ impl<D: OpenChannel> Kv<D> {
         (self.space.live(), self.limit)
     }
 
-    /// Bytes of memory that its tables take.
-    pub fn memory(&self) -> u64 {
-        self.index.bytes() + self.owners.len() as u64 * 8
-    }
-
     /// Asks for a checkpoint; it begins when the one under way, if any, is over.
     pub fn request_checkpoint(&mut self) {
         self.checkpoint.asked = true;
