@@ -33,6 +33,7 @@ pub(crate) fn start(
         bytes: config.size,
         rules: (**rules).clone(),
         control: config.control.clone(),
+        remotes: Vec::new(),
     };
     let started = match is_found {
         true => Ruled::recover(flash, &set_up, Time::ZERO),

@@ -48,7 +48,8 @@ fn main() {
             let text =
                 rest.first().map_or(text, |path| std::fs::read_to_string(path).expect("a file"));
             let rules = check(parse(&text).expect("rules"), &Budget::default()).expect("right");
-            let config = RuledConfig { bytes: config.bytes, rules, control: None };
+            let config =
+                RuledConfig { bytes: config.bytes, rules, control: None, remotes: Vec::new() };
             run(Ruled::new(device, &config).expect("it fits"), fills, percent, requests);
         }
         _ => usage(),

@@ -8,7 +8,7 @@ use flash::{Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Scratch};
 
 use crate::rows::{Source, Stream};
-use crate::{Cookie, Ruled, TOMB};
+use crate::{COPY, Cookie, Ruled, TOMB};
 
 /// What is collected in a unit.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl<D: OpenChannel> Ruled<D> {
                 let tag = &tags[n * TAG_BYTES..][..TAG_BYTES];
                 // Whose it is, it says itself; what leads to it does not deny that.
                 let owner = Tag::load(tag).id ^ self.blocks.writer;
-                let (entry, is_tomb) = (owner & !TOMB, owner & TOMB != 0);
+                let (entry, is_tomb) = (owner & !(TOMB | COPY), owner & TOMB != 0);
                 let is_so = entry < self.blocks.tombs.len() as u64
                     && match is_tomb {
                         true => self.blocks.tombs[entry as usize] == old.0 + 1,

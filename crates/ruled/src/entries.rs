@@ -5,16 +5,33 @@ use flash::Ppa;
 use rules::Address;
 
 use crate::rows::{Source, Stream};
-use crate::{Forgotten, Ruled};
+use crate::{Blocks, Forgotten, Ruled};
+
+impl Blocks {
+    /// Whether an entry leads to a copy of what a remote drive has.
+    pub fn is_copy(&self, owner: u64) -> bool {
+        self.copied > 0 && self.copies[(owner >> 6) as usize] >> (owner & 63) & 1 != 0
+    }
+
+    /// From now on it does, or does not.
+    pub fn set_copy(&mut self, owner: u64, is_copy: bool) {
+        if self.is_copy(owner) != is_copy {
+            self.copies[(owner >> 6) as usize] ^= 1 << (owner & 63);
+            self.copied = if is_copy { self.copied + 1 } else { self.copied - 1 };
+        }
+    }
+}
 
 impl<D: OpenChannel> Ruled<D> {
-    /// An entry leads to a block from now on, which is in a row of its unit.
+    /// An entry leads to a block from now on, which is in a row of its unit. A start does not
+    /// find copies: what says that the entry leads nowhere is still needed then.
     pub(crate) fn lead(&mut self, unit: usize, owner: u64, ppa: Ppa) {
-        let until = self.space.row;
-        if !self.forgotten.is_empty() {
+        let (until, is_copy) = (self.space.row, self.blocks.is_copy(owner));
+        if !self.forgotten.is_empty() && !is_copy {
             self.remember(owner);
         }
         if self.blocks.buried > 0
+            && !is_copy
             && let Some(tomb) =
                 std::mem::take(&mut self.blocks.tombs[owner as usize]).checked_sub(1)
         {
@@ -47,6 +64,9 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// An entry leads to this block no more.
     pub(crate) fn forget(&mut self, owner: u64, ppa: Ppa) {
+        if self.blocks.is_copy(owner) {
+            return self.invalidate(ppa, 0);
+        }
         let chunk = self.geometry.chunk_index(ppa);
         // Its chunk is not erased before that is written down.
         self.invalidate(ppa, u64::MAX);

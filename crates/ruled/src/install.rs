@@ -12,6 +12,8 @@ use crate::RuledError;
 pub(crate) struct Suits {
     /// Parallel units that there are.
     units: u64,
+    /// Remote drives that there are.
+    remotes: u64,
     /// By their place in the set, the maps of addresses, which are the drive's map tables.
     addresses: Vec<(usize, Map)>,
 }
@@ -23,11 +25,11 @@ pub(crate) fn addresses(rules: &Checked) -> impl Iterator<Item = (usize, &Map)> 
 }
 
 impl Suits {
-    /// For a drive of so many units that begins with a set. Fails where it does not do all that
+    /// For a drive of so many units and remote drives that begins with a set. Fails where it does not do all that
     /// the set asks for.
-    pub fn new(rules: &Checked, units: u64) -> Result<Suits, RuledError> {
+    pub fn new(rules: &Checked, units: u64, remotes: u64) -> Result<Suits, RuledError> {
         let addresses = addresses(rules).map(|(n, map)| (n, map.clone())).collect();
-        let suits = Suits { units, addresses };
+        let suits = Suits { units, remotes, addresses };
         suits.check(rules)?;
         Ok(suits)
     }
@@ -49,8 +51,16 @@ impl Suits {
                 });
             }
         }
+        for application in &set.applications {
+            let wants = application.remotes.map_or(0, |remotes| remotes.hi + 1);
+            // Without any, rules that use one are told by name.
+            if self.remotes > 0 && wants > self.remotes {
+                let (application, has) = (application.number, self.remotes);
+                return Err(RuledError::Remotes { application, wants, has });
+            }
+        }
         for rule in &set.rules {
-            if let Some(action) = rule.actions.iter().find_map(|a| unknown(&a.kind)) {
+            if let Some(action) = rule.actions.iter().find_map(|a| unknown(&a.kind, self.remotes)) {
                 return Err(RuledError::Action { rule: rule.name.text.clone(), action });
             }
         }
@@ -62,12 +72,12 @@ impl Suits {
 }
 
 /// What of an action the target does not do.
-fn unknown(action: &ActionKind) -> Option<&'static str> {
+fn unknown(action: &ActionKind, remotes: u64) -> Option<&'static str> {
     Some(match action {
         ActionKind::Redirect(_) => "redirect",
-        ActionKind::Remote(_) => "send to a remote drive",
+        ActionKind::Remote(_) if remotes == 0 => "send to a remote drive, as it has none",
         // There is nothing elsewhere from which it could be brought.
-        ActionKind::Fill(..) => "fill",
+        ActionKind::Fill(..) if remotes == 0 => "fill, as it has no remote drive",
         _ => return None,
     })
 }

@@ -13,10 +13,12 @@
 //!
 //! Each request waits by itself: for a time, its limit, room in its unit, or the control plane.
 //!
+//! Blocks may go to remote drives, and what is read there be kept here: an older block never
+//! stands for a newer one. What a remote drive fails to do is its requests' failure alone.
+//!
 //! Refused: parts of blocks; drives that limit open chunks or make recent writes wait; sets
-//! that send requests elsewhere (redirect, remote) or keep what comes from there (fill). What
-//! a set leaves open the control plane decides, if there is one, else it fails. A program that
-//! fails makes the target read-only.
+//! that send requests to other channels (redirect). What a set leaves open the control plane
+//! decides, if there is one, else it fails. A program that fails makes the target read-only.
 
 mod collect;
 mod control;
@@ -24,8 +26,10 @@ mod entries;
 mod fits;
 mod install;
 mod migrate;
+pub mod mutation;
 mod reads;
 mod recover;
+mod remotes;
 mod requests;
 mod rows;
 mod target;
@@ -52,6 +56,8 @@ pub use fits::nobodys;
 pub use install::SetInstaller;
 use install::Suits;
 use migrate::{MIGRATIONS, Migration};
+use remotes::Remotes;
+pub use remotes::{Remote, RemoteDrive, RemoteError};
 use requests::Request;
 use rows::{Ends, Row, Unit};
 use waits::Waits;
@@ -77,6 +83,9 @@ pub struct RuledConfig {
     pub rules: Checked,
     /// Who is asked what rules leave open; without, that fails.
     pub control: Option<ControlPlane>,
+    /// Its remote drives, by their numbers in the rules. Where one is larger, the capacity
+    /// that is shown is its.
+    pub remotes: Vec<RemoteDrive>,
 }
 
 /// A target that cannot be set up.
@@ -122,6 +131,24 @@ pub enum RuledError {
         wants: u64,
         /// How many there are.
         has: u64,
+    },
+    /// The set is for more remote drives than there are.
+    #[error("application {application} is given remote drives up to {wants}, and there are {has}")]
+    Remotes {
+        /// Whose.
+        application: u16,
+        /// How many that would be.
+        wants: u64,
+        /// How many there are.
+        has: u64,
+    },
+    /// A remote drive cannot be used.
+    #[error("remote drive {number}: {what}")]
+    Remote {
+        /// Which, by its number in the rules.
+        number: usize,
+        /// Why.
+        what: String,
     },
     /// The set does what the target does not.
     #[error("rule {rule}: this target does not {action}; leave that out")]
@@ -177,6 +204,8 @@ ftl::cookies! {
 
 /// The bit of a tag's id that says that the entry leads nowhere.
 const TOMB: u64 = 1 << 47;
+/// The bit of a tag's id that says that it is a copy of what a remote drive has.
+const COPY: u64 = 1 << 46;
 /// Where in a tag's id it stands which capacity and maps wrote it.
 const WRITER: u32 = 48;
 
@@ -199,6 +228,9 @@ struct Blocks {
     tombs: Lazy<u64>,
     /// How many of these there are.
     buried: u64,
+    /// By owner, a bit of each that leads to a copy, or did last; and how many these are.
+    copies: Lazy<u64>,
+    copied: u64,
     /// Entries that were given up so far.
     given_up: u64,
     /// By map of the set, the owner of its first entry; maps of numbers have none.
@@ -263,6 +295,9 @@ struct End {
     closing: bool,
     is_sent: bool,
     closed: bool,
+    /// Flushes of remote drives under way for it, and whether one failed.
+    flushes: usize,
+    has_failed: bool,
 }
 
 /// When the rules are asked about idle time.
@@ -288,6 +323,7 @@ pub struct Ruled<D> {
     requests: Slots<Request>,
     waits: Waits,
     forgotten: Vec<Forgotten>,
+    remotes: Remotes,
     migrations: Vec<Migration>,
     /// How many of these are under way.
     migrating: usize,
@@ -309,16 +345,19 @@ impl<D: OpenChannel> Ruled<D> {
         if device.timing().unreadable > 0 || device.timing().limits_open() {
             return Err(RuledError::Drive);
         }
-        let blocks = config.bytes / BLOCK_BYTES;
+        let (blocks, kept) = (config.bytes / BLOCK_BYTES, device.kept());
         let total = u64::from(geometry.total_pus());
         let chunks = u64::from(geometry.chunks().saturating_sub(RESERVE));
         let most = total * chunks * u64::from(geometry.chunk_blocks());
         if blocks == 0 || blocks > most || !config.bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(RuledError::Bytes { bytes: config.bytes, most });
         }
-        let suits = Suits::new(&config.rules, total)?;
+        let suits = Suits::new(&config.rules, total, config.remotes.len() as u64)?;
         fits::fits(&config.rules, config.bytes, chunks * u64::from(geometry.chunk_blocks()))?;
-        let (kept, row_blocks) = (device.kept(), geometry.row_blocks() as usize);
+        let remotes = Remotes::new(&config.remotes, kept)?;
+        let bytes = config.bytes.max(remotes.bytes());
+        let blocks = bytes / BLOCK_BYTES;
+        let row_blocks = geometry.row_blocks() as usize;
         let mut firsts = vec![blocks];
         for map in &config.rules.set().maps {
             let entries = if matches!(map.content, Content::Address(_)) { map.entries } else { 0 };
@@ -341,21 +380,18 @@ impl<D: OpenChannel> Ruled<D> {
         for (unit, pu) in geometry.pus_channels_first().enumerate() {
             unit_of_pu[pu] = unit as u16;
         }
-        let shape = Shape {
-            bytes: config.bytes,
-            kept,
-            max_bytes: MAX_BLOCKS as u64 * BLOCK_BYTES,
-            depth: DEPTH,
-        };
+        let shape = Shape { bytes, kept, max_bytes: MAX_BLOCKS as u64 * BLOCK_BYTES, depth: DEPTH };
         let commands = DEPTH * (MAX_BLOCKS + 1) + rows + 2 * units + MIGRATIONS + 1;
         let (rules, installer) = Live::new(Compiled::new(&config.rules));
         let owned = Blocks {
             own: Lazy::zeroed(blocks as usize, "the target's map")?,
             tombs: Lazy::zeroed(entries, "the target's trims")?,
             buried: 0,
+            copies: Lazy::zeroed(entries.div_ceil(64), "the target's copies")?,
+            copied: 0,
             given_up: 0,
             firsts,
-            writer: writer(config) << WRITER,
+            writer: writer(bytes, &config.rules) << WRITER,
             bits: Lazy::zeroed(addresses.div_ceil(64), "the target's blocks")?,
             valid: vec![0; slots],
             until: vec![0; slots],
@@ -392,6 +428,7 @@ impl<D: OpenChannel> Ruled<D> {
             requests: Slots::new(DEPTH),
             waits: Waits::new(units),
             forgotten: Vec::with_capacity(FORGOTTEN + released),
+            remotes,
             migrations,
             migrating: 0,
             syncing: Vec::with_capacity(DEPTH),
@@ -440,9 +477,9 @@ impl<D: OpenChannel> Ruled<D> {
 
 /// A number for the capacity and the maps of addresses with their units, by which owners are
 /// numbered and found again; never that of what pads rows.
-fn writer(config: &RuledConfig) -> u64 {
-    let mut hash = port::random::mix(config.bytes);
-    for (n, map) in install::addresses(&config.rules) {
+fn writer(bytes: u64, rules: &Checked) -> u64 {
+    let mut hash = port::random::mix(bytes);
+    for (n, map) in install::addresses(rules) {
         hash = port::random::mix(hash ^ map.entries ^ (n as u64) << 48);
         if let Content::Address(units) = map.content {
             hash = port::random::mix(hash ^ units.lo ^ units.hi << 32);

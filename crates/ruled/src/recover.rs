@@ -8,7 +8,7 @@ use port::Time;
 use rules::Address;
 
 use crate::rows::NOBODY;
-use crate::{Ruled, RuledConfig, RuledError, TOMB, WRITER};
+use crate::{COPY, Ruled, RuledConfig, RuledError, TOMB, WRITER};
 
 /// A block that was found: the id and the number of its tag, and where it is.
 type Found = (u64, u64, Ppa);
@@ -55,7 +55,8 @@ impl<D: OpenChannel> Ruled<D> {
                 }
                 let id = id ^ writer;
                 is_of_another |= id >> WRITER != 0;
-                if id & !TOMB < entries {
+                // Copies are none's: which blocks they are of is not known any more.
+                if id & COPY == 0 && id & !TOMB < entries {
                     found.push((id, seq, Ppa(job.ppa.0 + n as u64)));
                 }
             }

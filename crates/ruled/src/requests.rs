@@ -1,5 +1,7 @@
 //! Requests: how they are taken, and how they end.
 
+use std::ops::Range;
+
 use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Time};
@@ -12,8 +14,10 @@ use crate::{Cookie, DEPTH, Ruled};
 #[derive(Debug)]
 pub(crate) struct Request {
     id: u64,
-    op: BlockOp,
+    pub op: BlockOp,
     pub status: Status,
+    /// Its blocks.
+    pub blocks: Range<u64>,
     pub buffer: Pieces,
     /// Commands under way for it, and one while its blocks are decided.
     pub parts: u32,
@@ -31,12 +35,26 @@ impl Default for Request {
             id: 0,
             op: BlockOp::Flush,
             status: Status::SUCCESS,
+            blocks: 0..0,
             buffer: Pieces::default(),
             parts: 0,
             given_up: 0,
             until: None,
             limit: None,
         }
+    }
+}
+
+impl Request {
+    /// Bytes of its buffer that were taken from the front.
+    pub fn taken(&self, kept: usize) -> usize {
+        let blocks = (self.blocks.end - self.blocks.start) as usize;
+        blocks * kept - self.buffer.rest().len()
+    }
+
+    /// Whether it changes a block.
+    pub fn changes(&self, lba: u64) -> bool {
+        !matches!(self.op, BlockOp::Read | BlockOp::Flush) && self.blocks.contains(&lba)
     }
 }
 
@@ -61,11 +79,15 @@ impl<D: OpenChannel> Ruled<D> {
             return self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
         }
         let buffer = Pieces::new(buffer);
-        let request = Request { id, op, status, buffer, parts: 1, ..Request::default() };
+        let (first, count) = (offset / BLOCK_BYTES, len / BLOCK_BYTES);
+        let blocks = first..first + count;
+        if changes {
+            self.remotes.keep_no_more(|fill| blocks.contains(&fill.lba));
+        }
+        let request = Request { id, op, status, blocks, buffer, parts: 1, ..Request::default() };
         let slot = self.requests.take(request);
-        let (first, blocks) = (offset / BLOCK_BYTES, len / BLOCK_BYTES);
         // A flush is decided once.
-        let end = first + if op == BlockOp::Flush { 1 } else { blocks };
+        let end = first + if op == BlockOp::Flush { 1 } else { count };
         if op == BlockOp::Read {
             self.look();
             let application = self.application_of(first);
@@ -82,8 +104,19 @@ impl<D: OpenChannel> Ruled<D> {
             placement,
         };
         let is_durable = op == BlockOp::Flush || (fua && changes);
-        let (block, waiting, answered, run) = (None, None, None, None);
-        let work = Work { slot, asked, is_durable, first, end, block, waiting, answered, run };
+        let work = Work {
+            slot,
+            asked,
+            is_durable,
+            first,
+            end,
+            block: None,
+            waiting: None,
+            answered: None,
+            run: None,
+            far: None,
+            is_here: false,
+        };
         self.carry_out(now, work);
     }
 

@@ -4,7 +4,7 @@ use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Lender, Time};
 
-use crate::{Cookie, ROWS, Ruled, TOMB};
+use crate::{COPY, Cookie, ROWS, Ruled, TOMB};
 
 /// The tag's id of what pads a row.
 pub(crate) const NOBODY: u64 = u64::MAX;
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     /// When it was begun.
     pub number: u64,
     pub is_sent: bool,
-    /// All in it are copies of blocks that are still there.
+    /// All in it are copies of blocks that are still there, or at a remote drive.
     pub are_copies: bool,
     /// The one that was begun before it, and the one after, of those that are left.
     pub before: Option<u32>,
@@ -105,6 +105,8 @@ impl Unit {
 pub(crate) enum Source<'a> {
     /// The user's data, written now.
     Data(&'a [u8]),
+    /// What a remote drive has, too.
+    Copy(&'a [u8]),
     /// Nothing: the entry leads nowhere.
     Tomb,
     /// A block that moves, with its tag.
@@ -134,10 +136,11 @@ impl<D: OpenChannel> Ruled<D> {
         let (data, tag) =
             (&mut data[at * kept..][..kept], &mut tags[at * TAG_BYTES..][..TAG_BYTES]);
         match source {
-            Source::Data(bytes) => {
+            Source::Data(bytes) | Source::Copy(bytes) => {
                 data.copy_from_slice(bytes);
                 self.space.seq += 1;
-                Tag { id: owner | self.blocks.writer, seq: self.space.seq }.store(tag);
+                let copy = if matches!(source, Source::Copy(_)) { COPY } else { 0 };
+                Tag { id: owner | copy | self.blocks.writer, seq: self.space.seq }.store(tag);
             }
             Source::Tomb => {
                 data.fill(0);
@@ -150,7 +153,7 @@ impl<D: OpenChannel> Ruled<D> {
             }
         }
         row.count += 1;
-        row.are_copies &= matches!(source, Source::Moved(..));
+        row.are_copies &= matches!(source, Source::Moved(..) | Source::Copy(_));
         if row.count as usize == size {
             self.send(id);
         }

@@ -5,7 +5,7 @@ use ftl::{Memory, Over, Start, Target, WriteCounters};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, turn_by_events};
 use rules::{Op, Request as Asked};
 
-use crate::{Cookie, FORGOTTEN, Ruled, RuledConfig, RuledError, TOMB};
+use crate::{Cookie, End, FORGOTTEN, Ruled, RuledConfig, RuledError, TOMB};
 
 /// How long after the last request the rules are asked about idle time, ns: each time twice as
 /// long, from the first to the last.
@@ -54,6 +54,7 @@ impl<D: OpenChannel> Ruled<D> {
     /// Whether nothing happens here before something of the drive has ended.
     fn waits_for_the_drive(&self) -> bool {
         self.ready.is_empty()
+            && self.remotes.sides.is_empty()
             && self.requests.live() > 0
             && self.waits.next().is_none()
             && !self.end.closing
@@ -80,7 +81,8 @@ impl<D: OpenChannel> Ruled<D> {
         if !self.syncing.is_empty() {
             self.sync(now);
         }
-        let ends = self.end.closing && !self.end.closed && !self.end.is_sent;
+        let End { closing, closed, is_sent, has_failed, .. } = self.end;
+        let ends = closing && !closed && !is_sent && !has_failed && self.end_remotes();
         if ends && self.forgotten.is_empty() && self.settle(u64::MAX, None) {
             self.end.is_sent = self.device.is_cached();
             match self.end.is_sent {
@@ -108,12 +110,14 @@ impl<D: OpenChannel> Port for Ruled<D> {
             self.pump(now);
         }
         self.device.submit(now, &mut self.out);
+        self.remotes.submit(now);
     }
 
     fn next_event(&self) -> Option<Time> {
         let ready = self.ready.front().map(|done| done.at);
         ready.or_else(|| {
             let own = self.idle_at().into_iter().chain(self.waits.next());
+            let own = own.chain(self.remotes.next_event());
             self.device.next_event().into_iter().chain(own).min()
         })
     }
@@ -123,12 +127,14 @@ impl<D: OpenChannel> Port for Ruled<D> {
             self.device.advance(to, &mut self.device_done);
         }
         self.handle_all(to);
+        self.advance_remotes(to);
         if self.ready.is_empty() && self.idle_at().is_some_and(|at| at <= to) {
             self.ask_idle(to);
         }
         self.wake(to);
         self.pump(to);
         self.device.submit(to, &mut self.out);
+        self.remotes.submit(to);
         self.ready.pour(done);
     }
 
@@ -216,6 +222,7 @@ impl<D: OpenChannel> Target for Ruled<D> {
         self.end.closing = true;
         self.pump(now);
         self.device.submit(now, &mut self.out);
+        self.remotes.submit(now);
     }
 
     fn is_closed(&self) -> bool {

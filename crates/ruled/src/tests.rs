@@ -4,6 +4,7 @@
 mod control;
 mod limits;
 mod mended;
+mod remotes;
 mod sets;
 
 use device::Device;
@@ -36,13 +37,14 @@ impl Subject for Ruled<Lower> {
         let units = setup.geometry.total_pus() / setup.parity.max(1);
         let blocks = setup.bytes / BLOCK_BYTES;
         let (rules, control) = match setup.seed % 4 {
+            kind if remotes::are_on() => (remotes::set(blocks, units.into(), kind), None),
             kind @ (0 | 1) => (block_drive(blocks, units, kind == 0), None),
             kind => {
                 let (rules, plane) = changing(blocks, units, (kind - 2) * 7_000);
                 (rules, Some(plane))
             }
         };
-        RuledConfig { bytes: setup.bytes, rules, control }
+        RuledConfig { bytes: setup.bytes, rules, control, remotes: remotes::of(setup) }
     }
 
     /// A tag could not be read.
@@ -160,11 +162,16 @@ fn operations_that_fail_cost_nothing_that_was_promised() {
 
 /// A small drive in memory, and how many units and blocks it has.
 fn small(profile: &str) -> (Device<Backing>, PblkConfig) {
+    small_keeping(profile, 0)
+}
+
+/// The same, of whose blocks so many bytes are kept.
+fn small_keeping(profile: &str, kept: u32) -> (Device<Backing>, PblkConfig) {
     let profile = Profile::builtin(profile).unwrap();
     let data = Dimensions { groups: 4, pus: 2, chunks: 24, pages: 32, ..profile.dimensions };
     let dimensions = Dimensions { chunks: data.chunks + reserve_chunks(&data, 1), ..data };
     let geometry = Geometry::new(dimensions).unwrap();
-    let medium = Backing::Memory(RamMedium::new(&geometry, 0).unwrap());
+    let medium = Backing::Memory(RamMedium::new(&geometry, kept).unwrap());
     let device = Device::new(&geometry, &profile.timing, medium).unwrap();
     let blocks = 8 * 24 * u64::from(geometry.chunk_blocks()) * 4 / 5;
     let config = PblkConfig {
@@ -212,7 +219,7 @@ fn a_drive_of_rules_is_measured_beside_pblk() {
     let (pblk, of_pblk) = measured(Pblk::new(device, config).unwrap());
     let (device, config) = small("ref");
     let rules = block_drive(config.bytes / BLOCK_BYTES, 8, true);
-    let config = RuledConfig { bytes: config.bytes, rules, control: None };
+    let config = RuledConfig { bytes: config.bytes, rules, control: None, remotes: Vec::new() };
     let (ruled, of_ruled) = measured(Ruled::new(device, &config).unwrap());
     println!("pblk {pblk:.0} {of_pblk:?}\nruled {ruled:.0} {of_ruled:?}");
     assert!(ruled > 0.8 * pblk, "{ruled} {pblk}");
@@ -224,17 +231,20 @@ fn what_it_does_not_do_is_refused() {
     let opened = |set: &str, rest: &str| {
         let (device, config) = small("null");
         let rules = checked(&format!("set a {set} {rest}"));
-        Ruled::new(device, &RuledConfig { bytes: config.bytes, rules, control: None })
-            .err()
-            .map(|e| e.to_string())
+        Ruled::new(
+            device,
+            &RuledConfig { bytes: config.bytes, rules, control: None, remotes: Vec::new() },
+        )
+        .err()
+        .map(|e| e.to_string())
     };
     let set = "application 0 lba 0..9 units 0..8 channels 0..2 remotes 0..2 limit l depth 1
         map m[9] of address in 0..8";
     assert_eq!(opened(set, ""), None);
     for (action, words) in [
         ("redirect 1", "redirect"),
-        ("remote 1", "send to a remote drive"),
-        ("fill into m[0], drop", "fill"),
+        ("remote 1", "send to a remote drive, as it has none"),
+        ("fill into m[0], drop", "fill, as it has no remote drive"),
     ] {
         let rule = format!("rule r priority 0 when op == read then {action}");
         let expected = format!("rule r: this target does not {words}; leave that out");
@@ -250,8 +260,12 @@ fn what_it_does_not_do_is_refused() {
 fn a_set_is_changed_on_a_drive_in_use() {
     let (device, config) = small("null");
     let blocks = config.bytes / BLOCK_BYTES;
-    let config =
-        RuledConfig { bytes: config.bytes, rules: block_drive(blocks, 8, true), control: None };
+    let config = RuledConfig {
+        bytes: config.bytes,
+        rules: block_drive(blocks, 8, true),
+        control: None,
+        remotes: Vec::new(),
+    };
     let mut drive = Ruled::new(device, &config).unwrap();
     let write = |drive: &mut Ruled<_>, lba: u64| {
         let (op, offset, len) = (BlockOp::Write, lba * BLOCK_BYTES, BLOCK_BYTES);

@@ -1,5 +1,5 @@
 //! Where requests wait: for a time, for what they gave up to be written down, for their
-//! limit, or for their turn in a unit. Each waits by itself, and all is bounded: no request
+//! limit, for room on the way to a remote drive, or for their turn in a unit. Each waits by itself, and all is bounded: no request
 //! holds up another's but in the unit, or by the limit, for which both wait.
 
 use std::cmp::Reverse;
@@ -24,6 +24,7 @@ pub(crate) enum Wait {
     Tombs,
     Limit,
     Unit { unit: usize, is_read: bool },
+    Remote(usize),
 }
 
 /// Those that wait for one unit: the applications have it by their weights (start-time fair
@@ -86,6 +87,8 @@ impl Queue {
 pub(crate) struct Waits {
     /// By request, the one whose next block waits.
     held: Vec<Option<Work>>,
+    /// How many these are.
+    count: u32,
     timed: BinaryHeap<Reverse<(Time, u64, u32)>>,
     /// So many waited for a time.
     order: u64,
@@ -105,6 +108,7 @@ impl Waits {
     pub fn new(units: usize) -> Waits {
         Waits {
             held: (0..DEPTH).map(|_| None).collect(),
+            count: 0,
             timed: BinaryHeap::with_capacity(DEPTH),
             order: 0,
             tombs: Vec::with_capacity(DEPTH),
@@ -120,6 +124,26 @@ impl Waits {
     #[inline]
     pub fn next(&self) -> Option<Time> {
         self.timed.peek().map(|first| first.0.0)
+    }
+
+    /// An entry was given up: what it leads to next may be another block, for which reads that
+    /// wait do not ask.
+    pub fn ask_again(&mut self, owner: u64) {
+        if self.count == 0 {
+            return;
+        }
+        for block in self.held.iter_mut().flatten().filter_map(|work| work.block.as_mut()) {
+            if matches!(block.todo, Todo::Read { owner: its } if its == owner) {
+                block.todo = Todo::Again;
+            }
+        }
+    }
+
+    /// Takes one that goes on.
+    pub fn take(&mut self, slot: u32) -> Option<Work> {
+        let work = self.held[slot as usize].take();
+        self.count -= u32::from(work.is_some());
+        work
     }
 
     /// Takes a place among those of a limit, if there is one.
@@ -153,12 +177,14 @@ impl<D: OpenChannel> Ruled<D> {
                 waits.queues[unit].push(slot, work.asked.application, weight, is_read);
                 waits.queued += 1;
             }
+            Wait::Remote(remote) => self.remotes.sides[remote].waiting.push_back(slot),
         }
         waits.held[slot as usize] = Some(work);
+        waits.count += 1;
     }
 
     fn resume(&mut self, now: Time, slot: u32) {
-        if let Some(work) = self.waits.held[slot as usize].take() {
+        if let Some(work) = self.waits.take(slot) {
             self.carry_out(now, work);
         }
     }
@@ -174,6 +200,14 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Lets those go on for which there is room now.
     pub(crate) fn let_go(&mut self, now: Time) {
+        for remote in 0..self.remotes.sides.len() {
+            while let Some(slot) = self.remotes.sides[remote].next_waiting() {
+                if let Some(mut work) = self.waits.take(slot) {
+                    work.block.iter_mut().for_each(|block| block.is_its_turn = true);
+                    self.carry_out(now, work);
+                }
+            }
+        }
         if self.waits.queued == 0 && self.waits.tombs.is_empty() && self.waits.limited.is_empty() {
             return;
         }
@@ -211,7 +245,7 @@ impl<D: OpenChannel> Ruled<D> {
     fn turn_of(&mut self, now: Time, unit: usize, is_read: bool, failed: Option<Status>) -> bool {
         let Some(slot) = self.waits.queues[unit].pop(is_read) else { return false };
         self.waits.queued -= 1;
-        if let Some(mut work) = self.waits.held[slot as usize].take() {
+        if let Some(mut work) = self.waits.take(slot) {
             if let Some(block) = &mut work.block {
                 block.is_its_turn = true;
                 if let Some(status) = failed {

@@ -9,6 +9,7 @@ use rules::{Decision, Entry, Op, Request as Asked, Verdict, View};
 
 use crate::control::{Answered, Waiting, is_miss};
 use crate::reads::Run;
+use crate::remotes::Far;
 use crate::rows::{Source, Stream};
 use crate::waits::Wait;
 use crate::{FORGOTTEN, ROWS, Ruled};
@@ -30,6 +31,10 @@ pub(crate) struct Work {
     pub answered: Option<Answered>,
     /// Neighbours that are to be read at once.
     pub run: Option<Run>,
+    /// Neighbours that are to go to a remote drive at once.
+    pub far: Option<Far>,
+    /// Something was done here, and not only at a remote drive.
+    pub is_here: bool,
 }
 
 /// A block that was decided and is not done.
@@ -57,6 +62,10 @@ pub(crate) enum Todo {
     Read {
         owner: u64,
     },
+    /// A read that waited, whose entry was given up: the rules are asked again.
+    Again,
+    /// It goes to this remote drive.
+    Remote(usize),
     Zeros,
     Nothing,
     Fail(Status),
@@ -84,6 +93,7 @@ impl<D: OpenChannel> Ruled<D> {
             match self.block(now, work) {
                 Outcome::Waits(wait) => {
                     self.read_run(work.slot, &mut work.run);
+                    self.send_far(work);
                     return Some(wait);
                 }
                 Outcome::Failed(status) => {
@@ -96,9 +106,10 @@ impl<D: OpenChannel> Ruled<D> {
             work.asked.lba += 1;
         }
         self.read_run(work.slot, &mut work.run);
+        self.send_far(work);
         self.idle.since = now;
         let request = &mut self.requests[work.slot];
-        if work.is_durable && request.status.is_ok() {
+        if work.is_durable && work.is_here && request.status.is_ok() {
             request.given_up = self.blocks.given_up;
             self.syncing.push(work.slot);
             self.sync(now);
@@ -127,9 +138,12 @@ impl<D: OpenChannel> Ruled<D> {
 
     /// Does the next block, once it is decided.
     fn block(&mut self, now: Time, work: &mut Work) -> Outcome {
-        let mut block = match work.block {
+        let held = work.block.take();
+        let mut block = match held.filter(|block| !matches!(block.todo, Todo::Again)) {
             Some(block) => block,
             None => match self.decision(now, work) {
+                // It has waited.
+                Ok(block) if held.is_some() => Block { delay: 0, depth: None, ..block },
                 Ok(block) => block,
                 Err(wait) => return Outcome::Waits(wait),
             },
@@ -153,7 +167,9 @@ impl<D: OpenChannel> Ruled<D> {
         if work.waiting.is_none() {
             self.look();
             work.asked.application = self.application_of(work.asked.lba);
+            let given_up = self.blocks.given_up;
             let decision = self.decide(now, &work.asked);
+            work.is_here |= self.blocks.given_up != given_up;
             if !is_miss(&decision) {
                 return Ok(self.planned(work, &decision));
             }
@@ -166,6 +182,7 @@ impl<D: OpenChannel> Ruled<D> {
         };
         let (decision, answered) = self.answer(now, &waiting);
         work.answered = answered;
+        work.is_here = true;
         Ok(self.planned(work, &decision))
     }
 
@@ -188,7 +205,13 @@ impl<D: OpenChannel> Ruled<D> {
                 Todo::Nothing
             }
             Verdict::Drop | Verdict::Pass => Todo::Nothing,
-            Verdict::Refuse | Verdict::Ask | Verdict::Redirect(_) | Verdict::Remote(_) => {
+            Verdict::Remote(remote) => {
+                if let Some(fill) = &decision.fill {
+                    self.asked_to_fill(work, fill);
+                }
+                Todo::Remote(remote.into())
+            }
+            Verdict::Refuse | Verdict::Ask | Verdict::Redirect(_) => {
                 Todo::Fail(Status::ACCESS_DENIED)
             }
         };
@@ -199,6 +222,7 @@ impl<D: OpenChannel> Ruled<D> {
     fn placed(&mut self, asked: &Asked, unit: Option<u16>, entry: Option<Entry>) -> Todo {
         let unit = unit.map_or_else(|| self.next_unit(asked.application), usize::from);
         let owner = entry.map_or(asked.lba, |entry| self.owner(entry));
+        self.remotes.keep_no_more(|fill| fill.owner == owner);
         Todo::Write { unit, owner }
     }
 
@@ -223,7 +247,19 @@ impl<D: OpenChannel> Ruled<D> {
     }
 
     fn do_block(&mut self, work: &mut Work, block: &Block) -> Outcome {
+        if let Todo::Remote(remote) = block.todo
+            && work.asked.op != Op::Flush
+        {
+            return self.go_far(work, remote, block.is_its_turn);
+        }
+        // Pieces of the request's buffer are taken in its order.
+        self.send_far(work);
+        work.is_here = true;
         match block.todo {
+            Todo::Nothing | Todo::Remote(_) if work.asked.op == Op::Flush => {
+                self.flush_remotes(work.slot, &block.todo);
+                Outcome::Done
+            }
             Todo::Write { unit, owner } => self.write(work, unit, owner, block.is_its_turn),
             Todo::Read { owner } => {
                 let at = self.leads(owner);
@@ -231,7 +267,7 @@ impl<D: OpenChannel> Ruled<D> {
                 self.read(work.slot, &mut work.run, at, weighed)
             }
             Todo::Zeros => self.read(work.slot, &mut work.run, None, None),
-            Todo::Nothing => Outcome::Done,
+            Todo::Nothing | Todo::Remote(_) | Todo::Again => Outcome::Done,
             Todo::Fail(status) => {
                 if work.asked.op == Op::Read {
                     self.read(work.slot, &mut work.run, None, None);
@@ -264,7 +300,11 @@ impl<D: OpenChannel> Ruled<D> {
         for n in 0..self.rules.state().released().len() {
             let (entry, address) = self.rules.state().released()[n];
             let owner = self.owner(entry);
-            self.forget(owner, Ppa(address.place()));
+            self.remotes.keep_no_more(|fill| fill.owner == owner);
+            if let Some(address) = address {
+                self.waits.ask_again(owner);
+                self.forget(owner, Ppa(address.place()));
+            }
         }
         self.bury();
     }
@@ -275,7 +315,8 @@ impl<D: OpenChannel> Ruled<D> {
             return Outcome::Waits(Wait::Unit { unit, is_read: false });
         }
         let kept = self.shape.kept as usize;
-        let at = (work.asked.lba - work.first) as usize * kept;
+        let at =
+            (work.asked.lba - work.first) as usize * kept - self.requests[work.slot].taken(kept);
         // Nobody else asks for it meanwhile.
         let buffer = std::mem::take(&mut self.requests[work.slot].buffer);
         let source = Source::Data(&buffer.rest().bytes()[at..at + kept]);
@@ -289,6 +330,7 @@ impl<D: OpenChannel> Ruled<D> {
             };
         };
         self.counters.user += 1;
+        self.blocks.set_copy(owner, false);
         self.lead(unit, owner, ppa);
         self.collect_ahead(unit);
         Outcome::Done
@@ -311,7 +353,7 @@ impl<D: OpenChannel> Ruled<D> {
     }
 
     /// The next unit of an application, in turn.
-    fn next_unit(&mut self, application: u16) -> usize {
+    pub(crate) fn next_unit(&mut self, application: u16) -> usize {
         let all = &self.rules.rules().set().applications;
         let at = all.iter().position(|a| a.number == application).unwrap_or(0);
         let units = all.get(at).and_then(|a| a.units);

@@ -204,10 +204,8 @@ impl Around<'_> {
             }
             Step::Forget(slot) => {
                 let entry = self.entry(slot, state);
-                if let Some(address) = state.address(entry) {
-                    state.released.push((entry, address));
-                    state.maps[usize::from(entry.map)][entry.key as usize] = 0;
-                }
+                state.released.push((entry, state.address(entry)));
+                state.maps[usize::from(entry.map)][entry.key as usize] = 0;
             }
             Step::Entry(n, key, assign, value, bounds) => {
                 let (key, value) = (self.value(key, state), self.value(value, state));

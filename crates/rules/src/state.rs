@@ -20,7 +20,7 @@ pub struct State {
     before: Box<[Option<u16>]>,
     pub(crate) maps: Box<[Box<[u64]>]>,
     /// What the last decision gave up. It has room for all that one can.
-    pub(crate) released: Vec<(Entry, Address)>,
+    pub(crate) released: Vec<(Entry, Option<Address>)>,
     /// The entry by which it serves, if it does.
     pub(crate) served: Option<Entry>,
 }
@@ -98,8 +98,8 @@ impl State {
         }
     }
 
-    /// Addresses that the last decision gave up, each with the entry that led to it.
-    pub fn released(&self) -> &[(Entry, Address)] {
+    /// Entries that the last decision set to none, each with the address that it had, if any.
+    pub fn released(&self) -> &[(Entry, Option<Address>)] {
         &self.released
     }
 

@@ -64,7 +64,8 @@ fn drive<F: FnMut(&Miss, &View) -> Answer + Send + 'static>(
 ) -> Ruled<device::Device<drive::backing::Backing>> {
     let (device, config) = small("null");
     let plane = ControlPlane::new(answer, move || Box::new(Answers(make())));
-    let config = RuledConfig { bytes: config.bytes, rules, control: Some(plane) };
+    let config =
+        RuledConfig { bytes: config.bytes, rules, control: Some(plane), remotes: Vec::new() };
     ftl::Start::new(device, &config).unwrap()
 }
 

@@ -11,7 +11,11 @@ type Drive = Ruled<device::Device<drive::backing::Backing>>;
 fn drive(profile: &str, set: &str) -> Drive {
     let (device, config) = small(profile);
     let rules = checked(&format!("set a {set}"));
-    ftl::Start::new(device, &RuledConfig { bytes: config.bytes, rules, control: None }).unwrap()
+    ftl::Start::new(
+        device,
+        &RuledConfig { bytes: config.bytes, rules, control: None, remotes: Vec::new() },
+    )
+    .unwrap()
 }
 
 fn times(drive: &mut Drive, all: Vec<BlockReq>) -> Vec<u64> {

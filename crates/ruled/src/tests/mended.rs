@@ -11,7 +11,12 @@ use super::{checked, small};
 use crate::{Ruled, RuledConfig, RuledError};
 
 fn config(bytes: u64, set: &str) -> RuledConfig {
-    RuledConfig { bytes, rules: checked(&format!("set a {set}")), control: None }
+    RuledConfig {
+        bytes,
+        rules: checked(&format!("set a {set}")),
+        control: None,
+        remotes: Vec::new(),
+    }
 }
 
 /// A drive of which operations fail from some time on.
@@ -88,7 +93,7 @@ fn nothing_is_erased_when_something_failed() {
         let blocks = small.bytes / 4096;
         let below = Fails { below: device, op, is_on: false, erases: 0 };
         let rules = block_drive(blocks, 8, true);
-        let config = RuledConfig { bytes: small.bytes, rules, control: None };
+        let config = RuledConfig { bytes: small.bytes, rules, control: None, remotes: Vec::new() };
         let mut drive = Ruled::new(below, &config).unwrap();
         let mut now = Time::ZERO;
         let mut go = |drive: &mut Ruled<_>, op, lba| {

@@ -1,0 +1,10 @@
+//! Ways to break what the target promises, to see that tests find them.
+
+ftl::mutations! {
+    /// A way to break a promise.
+    pub enum Mutation {
+        /// What a read brought from a remote drive is kept though its block was changed
+        /// meanwhile.
+        KeepOlder,
+    }
+}
