@@ -6,5 +6,8 @@ ftl::mutations! {
         /// What a read brought from a remote drive is kept though its block was changed
         /// meanwhile.
         KeepOlder,
+        /// A read that waited serves what its entry leads to then, though that was given up
+        /// meanwhile.
+        ServeGivenUp,
     }
 }

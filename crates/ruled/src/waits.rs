@@ -9,6 +9,7 @@ use device::OpenChannel;
 use port::{Status, Time};
 use rules::parse::{MOST_APPLICATIONS, MOST_TABLES};
 
+use crate::mutation::{self, Mutation};
 use crate::work::{Todo, Work};
 use crate::{DEPTH, FORGOTTEN, Ruled};
 
@@ -129,7 +130,7 @@ impl Waits {
     /// An entry was given up: what it leads to next may be another block, for which reads that
     /// wait do not ask.
     pub fn ask_again(&mut self, owner: u64) {
-        if self.count == 0 {
+        if self.count == 0 || mutation::is(Mutation::ServeGivenUp) {
             return;
         }
         for block in self.held.iter_mut().flatten().filter_map(|work| work.block.as_mut()) {

@@ -262,9 +262,9 @@ fn with_a_remote_drive_they_keep_the_contract() {
     assert!(counts.fua > 1000 && counts.clean_closes > 50, "{counts:?}");
 }
 
-/// That an older block is kept is found.
+/// That an older block is kept, or that one is served that was given up, is found.
 #[test]
-fn what_is_kept_though_it_is_older_is_found() {
+fn what_stands_for_a_newer_block_is_found() {
     for mutation in Mutation::ALL {
         let breaks = |seed: &u64| {
             break_by(Some(mutation));
