@@ -128,10 +128,13 @@ fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
 /// A new drive in memory, of a seed. One `on_a_clock` takes all its memory now; where
 /// that or all of it `is_written`, there must be so much.
 fn in_memory(
-    config: DriveConfig,
+    mut config: DriveConfig,
     (seed, on_a_clock, is_written): (u64, bool, bool),
     watch: &mut Watch,
 ) -> Result<Restored, Error> {
+    if on_a_clock {
+        config.set_on_a_clock();
+    }
     if on_a_clock || is_written {
         memory::ask_written(&config)?;
     }

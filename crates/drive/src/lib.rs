@@ -30,6 +30,7 @@ pub mod memory;
 pub mod patience;
 pub mod power;
 pub mod redundancy;
+pub mod remote;
 pub mod restore;
 pub mod ruled;
 pub mod say;

@@ -49,19 +49,24 @@ impl Needs {
             0 => 0,
             _ => Parity::<Device<RamMedium>>::tables(above),
         };
+        let remote = config.remote_in_memory();
+        let remote_size = remote.map_or(0, |remote| remote.size);
+        let of_remote = remote.map_or(Needs { tables: 0, blocks: 0 }, Needs::of);
         let rows_at_once = width.saturating_sub(1).max(1);
         let ends = (config.spec.streams, timing.unreadable);
         let target = |one: DriveConfig| {
             if let Some(rules) = &one.rules {
-                return ruled::tables(&one.above, one.size, rules, kept);
+                return ruled::tables(&one.above, one.size.max(remote_size), rules, kept);
             }
             let of_rows = (kept, rows_at_once, one.profile.write_buffer);
             targets::pblk::tables(&one.above, one.size, of_rows, ends)
         };
         let target = (0..config.targets()).map(|n| target(config.target(n)));
         let target = target.fold(0, u64::saturating_add);
-        let tables = [empty, device, parity, target].into_iter().fold(0, u64::saturating_add);
-        Needs { tables, blocks: full - empty }
+        let tables = [empty, device, parity, target, of_remote.tables]
+            .into_iter()
+            .fold(0, u64::saturating_add);
+        Needs { tables, blocks: (full - empty).saturating_add(of_remote.blocks) }
     }
 
     /// All of it.

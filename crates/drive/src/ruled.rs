@@ -4,12 +4,14 @@
 //! ([`ruled::Ruled`]). Fails where the set does not suit the drive, or the drive has what no set
 //! is carried out on.
 
+use device::OpenChannel;
 use ftl::{Over, Start, Target};
 use port::{Shape, Time};
 use ruled::{Ruled, RuledConfig, RuledError, SetInstaller};
 
 use crate::error::Error;
 use crate::lower::{Flash, Lower};
+use crate::remote;
 use crate::say::say;
 use crate::spec::DriveConfig;
 use crate::whole::{self, Drive, Ended};
@@ -17,6 +19,7 @@ use crate::whole::{self, Drive, Ended};
 /// The target on what is below it: new, or recovered from what that holds.
 pub(crate) fn start(
     config: &DriveConfig,
+    seed: u64,
     flash: Flash,
     is_found: bool,
 ) -> Result<(Ruled<Flash>, Time), Error> {
@@ -33,7 +36,7 @@ pub(crate) fn start(
         bytes: config.size,
         rules: (**rules).clone(),
         control: config.control.clone(),
-        remotes: Vec::new(),
+        remotes: remote::of(config, seed, flash.kept())?,
     };
     let started = match is_found {
         true => Ruled::recover(flash, &set_up, Time::ZERO),
@@ -42,7 +45,9 @@ pub(crate) fn start(
     started.map_err(|e| {
         let text = format!("{}: {e}", config.name);
         match e {
-            RuledError::Halt(_) | RuledError::Unread(_) => Error::Failed(text),
+            RuledError::Halt(_) | RuledError::Unread(_) | RuledError::Remote { .. } => {
+                Error::Failed(text)
+            }
             _ => Error::Usage(text),
         }
     })
@@ -77,8 +82,15 @@ impl Drive for Ruled<Flash> {
         Some(self.installer())
     }
 
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        whole::end(self, now)
+    /// Ends its remote drives behind it, also where it ends badly.
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        let (at, closed) = whole::close(&mut *self, now);
+        let remotes: Vec<_> = self.take_remotes().collect();
+        let ended = whole::ended(Box::new(self.into_below()), closed, at);
+        for remote in remotes {
+            remote.end(at).map_err(|e| Error::Failed(format!("the remote drive: {e}")))?;
+        }
+        ended
     }
 }
 

@@ -29,7 +29,7 @@ mod value;
 pub use ::storage::Engine;
 pub use address::NbdAddress;
 pub use channel::ChannelSpec;
-pub use config::DriveConfig;
+pub use config::{DriveConfig, RemoteConfig};
 pub use error::DriveError;
 pub use file::FileSpec;
 pub use memory::{Cache, MemorySpec, Store, TargetKind};

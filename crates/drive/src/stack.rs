@@ -41,7 +41,12 @@ pub type Assembled = (Boxed, Time, Option<Started>);
 
 /// Builds the drive, empty. `seed` decides what its policies draw.
 pub fn build(config: &DriveConfig, seed: u64) -> Result<Boxed, Error> {
-    new(config, seed, media(config, config.spec.store.kept())?)
+    build_keeping(config, seed, config.spec.store.kept())
+}
+
+/// The same, on a medium that keeps so many bytes of each block.
+pub(crate) fn build_keeping(config: &DriveConfig, seed: u64, kept: u32) -> Result<Boxed, Error> {
+    new(config, seed, media(config, kept)?)
 }
 
 /// An empty medium for each of its shards.
@@ -186,7 +191,7 @@ fn assemble(
             (Box::new(shared), ready)
         } else if config.spec.target == TargetKind::Rules {
             let flash = lower::before(config, device, buffer.as_ref())?;
-            let (ruled, ready) = ruled::start(config, flash, found.is_some())?;
+            let (ruled, ready) = ruled::start(config, seed, flash, found.is_some())?;
             (Box::new(ruled), ready)
         } else {
             let flash = lower::before(config, device, buffer.as_ref())?;

@@ -761,12 +761,17 @@ impl Drive for Faulted {
 
 /// Shuts down a target, and what is below it.
 pub(crate) fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
-    target.below_mut().device_mut().set_on_a_clock(false);
-    let at = rest(&mut *target, now, Some(now));
-    target.close(now);
-    let at = at.max(rest(&mut *target, now, None));
-    let closed = target.is_closed();
+    let (at, closed) = close(&mut *target, now);
     ended(Box::new(target.into_below()), closed, at)
+}
+
+/// Lets a target come to its end. Gives when that is, and whether it went well.
+pub(crate) fn close<T: Over<Below: Lower>>(target: &mut T, now: Time) -> (Time, bool) {
+    target.below_mut().device_mut().set_on_a_clock(false);
+    let at = rest(target, now, Some(now));
+    target.close(now);
+    let at = at.max(rest(target, now, None));
+    (at, target.is_closed())
 }
 
 /// Lets what is due happen, until then or until nothing is: also what comes after the end,

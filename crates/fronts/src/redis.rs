@@ -45,13 +45,13 @@ use drive::kv;
 use drive::lent::Lent;
 use drive::lower;
 use drive::memory;
+use drive::remote::{first_of, resolve};
 use drive::restore::{Recovery, Restored, faded};
 use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
 use drive::stack::{self, needs_stories, new_device, old_device};
 use drive::whole::{Boxed, Drive};
-use load::served::{first_of, resolve};
 
 /// Operations of the tree that may wait at once.
 const OPERATIONS: usize = 256;

@@ -33,12 +33,12 @@ use drive::fault_rules::Injected;
 use drive::lent::Lent;
 use drive::memory;
 use drive::redundancy::Redundancy;
+use drive::remote::{first_of, resolve};
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
 use drive::spec::{Cache, DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks, needs_stories};
 use drive::whole::{Boxed, Drive, Ended, Observed};
-use load::served::{first_of, resolve};
 use load::signals::{asking, insists};
 use load::threads::no_thread;
 
@@ -89,7 +89,8 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             }
         }
         DriveSpec::Memory(spec) => {
-            let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
+            let (mut config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
+            config.set_on_a_clock();
             can_be_asked(args, &config)?;
             memory::tell(&config);
             let drive = stack::build(&config, seed)?;

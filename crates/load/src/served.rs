@@ -4,7 +4,6 @@
 //! goes away, says nothing for a minute, or breaks the protocol; or somebody
 //! stops it, and the server then owes answers for most of a second.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use device::realtime::Clock;
@@ -17,6 +16,7 @@ use replay::Lacks;
 use crate::driver::Driver;
 use crate::watch::Watch;
 use drive::error::Error;
+use drive::remote::{first_of, resolve};
 use drive::spec::NbdAddress;
 
 /// Requests that may be out at once.
@@ -50,42 +50,6 @@ pub trait Remote: Driver + Sized {
 
     /// Says goodbye.
     fn close(self) -> Result<(), Error>;
-}
-
-/// Where an address leads to: all that a host's name stands for, at least one.
-/// Fails when the host has no address.
-pub fn resolve(address: &NbdAddress) -> Result<Vec<ListenAddr>, Error> {
-    match address {
-        NbdAddress::Unix(path) => Ok(vec![ListenAddr::Unix(path.into())]),
-        NbdAddress::Tcp(host, port) => {
-            let bare = host.trim_start_matches('[').trim_end_matches(']');
-            let found: Vec<SocketAddr> =
-                (bare, *port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-            if found.is_empty() {
-                let text = format!("the host `{host}` has no address: check its name");
-                return Err(Error::Failed(text));
-            }
-            Ok(found.into_iter().map(ListenAddr::Tcp).collect())
-        }
-    }
-}
-
-/// Does `f` with each of some addresses until it succeeds. Fails as the last.
-pub fn first_of<T, E>(
-    addresses: &[ListenAddr],
-    mut f: impl FnMut(&ListenAddr) -> Result<T, E>,
-) -> Result<T, Error>
-where
-    E: std::fmt::Display,
-{
-    let mut last = Error::Failed("there is no address".into());
-    for address in addresses {
-        match f(address) {
-            Ok(done) => return Ok(done),
-            Err(e) => last = Error::Failed(e.to_string()),
-        }
-    }
-    Err(last)
 }
 
 /// A served drive.

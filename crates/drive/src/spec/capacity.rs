@@ -67,6 +67,7 @@ impl MemorySpec {
             let (value, takes) = (self.rules.clone(), super::rules::RULES);
             return Err(DriveError::Value { key: "rules", value, takes });
         }
+        let remote = self.resolve_remote()?;
         // A unit may be of two applications: the one's writes would be the other's reads.
         if profile.has_units() && self.target == TargetKind::Rules {
             let (value, takes) = (profile.map_unit.to_string(), "4k with target=rules");
@@ -147,6 +148,7 @@ impl MemorySpec {
             above,
             rules,
             control: control.flatten(),
+            remote,
             faults: Rules::default(),
             parts: Vec::new(),
         })

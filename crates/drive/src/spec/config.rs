@@ -10,7 +10,7 @@ use ruled::ControlPlane;
 use rules::Checked;
 use serde_json::{Value, json};
 
-use super::Part;
+use super::{NbdAddress, Part};
 use super::capacity::part;
 use super::memory::{Cache, MemorySpec, TargetKind, placement_name, victim_name};
 use super::value::show_size;
@@ -39,10 +39,26 @@ pub struct DriveConfig {
     pub rules: Option<Arc<Checked>>,
     /// Who is asked what that leaves open; nobody unless it was asked for.
     pub control: Option<ControlPlane>,
+    /// The remote drive of a drive of rules, if it has one.
+    pub remote: Option<RemoteConfig>,
     /// What goes wrong in it on purpose; nothing unless it was asked for.
     pub faults: Rules,
     /// What each of several targets has, in the order of their units; empty where one has all.
     pub parts: Vec<Part>,
+}
+
+/// A remote drive with all its numbers.
+#[derive(Clone, Debug)]
+pub enum RemoteConfig {
+    /// One in memory, made with the drive.
+    Memory(Box<DriveConfig>),
+    /// One that is served, for a drive on a clock.
+    Nbd {
+        /// Where.
+        address: NbdAddress,
+        /// Whether the drive is.
+        on_a_clock: bool,
+    },
 }
 
 impl DriveConfig {
@@ -66,6 +82,23 @@ impl DriveConfig {
             width => parity::geometry(&one.geometry, width).expect("it was resolved so"),
         };
         one
+    }
+
+    /// The remote drive, if it is in memory.
+    pub fn remote_in_memory(&self) -> Option<&DriveConfig> {
+        match &self.remote {
+            Some(RemoteConfig::Memory(config)) => Some(config),
+            _ => None,
+        }
+    }
+
+    /// Its time is to be a clock's: its remote drive may be one that is served.
+    pub fn set_on_a_clock(&mut self) {
+        match &mut self.remote {
+            Some(RemoteConfig::Memory(config)) => config.set_on_a_clock(),
+            Some(RemoteConfig::Nbd { on_a_clock, .. }) => *on_a_clock = true,
+            None => {}
+        }
     }
 
     /// Chunks a parallel unit that hold data (T).
@@ -191,6 +224,13 @@ impl DriveConfig {
                 "rules": set.rules.len(),
                 "text": set.to_string(),
             });
+        }
+        match &self.remote {
+            Some(RemoteConfig::Memory(config)) => json["remote"] = config.effective(),
+            Some(RemoteConfig::Nbd { address, .. }) => {
+                json["remote"] = json!({ "name": format!("nbd:{address}") });
+            }
+            None => {}
         }
         if spec.parity > 0 {
             json["parity"] = json!({

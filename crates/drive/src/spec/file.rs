@@ -259,6 +259,13 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
     if config.spec.shards > 1 {
         return Err(one_shard_only(&config.name));
     }
+    if config.remote.is_some() {
+        let name = &config.name;
+        return Err(Error::Usage(format!(
+            "{name}: a drive file names no remote drive, which may be another when it is opened: \
+             leave out remote"
+        )));
+    }
     Ok(Header {
         geometry: config.geometry,
         kept: config.spec.store.kept(),
@@ -412,6 +419,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         geometry,
         above,
         rules,
+        remote: None,
         control: control.flatten(),
         faults,
         parts,

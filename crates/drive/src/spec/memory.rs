@@ -11,7 +11,7 @@ use port::BLOCK_BYTES;
 use targets::Victim;
 
 use super::value::{name_and_pairs, number, show_size, size_of};
-use super::{DriveError, load};
+use super::{DriveError, DriveSpec, RemoteConfig, load};
 use measure::options::count;
 
 const STORES: &str = "memory, checksum or none";
@@ -26,6 +26,12 @@ const SHARDS: &str = "a divisor of the drive's groups, of size 64K or more for e
 pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch, kv or rules";
 pub(super) const KEYS_RANGE: RangeInclusive<u64> = 1..=1 << 32;
 pub(super) const STREAMS_RANGE: RangeInclusive<u32> = 1..=targets::MAX_STREAMS as u32;
+/// What stands before the name of a remote drive.
+const REMOTE: &str = ",remote=";
+const REMOTES: &str = "mem:PROFILE with keys of its own, or nbd:ADDRESS of a drive that is served \
+                       elsewhere, as drive files, devices and all others are by ssdkit serve; only \
+                       with target=rules and a rules=FILE, and as the last key, as all that \
+                       follows is the remote drive's name";
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
 
 /// What the medium keeps of each logical block.
@@ -170,6 +176,8 @@ pub struct MemorySpec {
     pub keys: u64,
     /// The rule set of `target=rules`: a template or a file; empty for the least.
     pub rules: String,
+    /// The remote drive of `target=rules`, if it has one.
+    pub remote: Option<Box<DriveSpec>>,
     /// How victims are chosen.
     pub victim: Victim,
     /// Streams in which pblk keeps writes of different placements.
@@ -200,6 +208,7 @@ impl MemorySpec {
             target: TargetKind::default(),
             keys: 0,
             rules: String::new(),
+            remote: None,
             victim: Victim::default(),
             streams: 1,
             parity: 0,
@@ -220,10 +229,12 @@ impl MemorySpec {
         }
     }
 
-    /// What follows `mem:`.
+    /// What follows `mem:`. A remote drive's name, with keys of its own, is the rest.
     pub(super) fn parse(text: &str) -> Result<MemorySpec, DriveError> {
+        let (text, remote) = text.split_once(REMOTE).map_or((text, None), |(t, r)| (t, Some(r)));
         let (profile, pairs) = name_and_pairs("mem", text.trim_start())?;
         let mut spec = MemorySpec::new(profile.trim());
+        let pairs = pairs.into_iter().chain(remote.map(|remote| ("remote", remote)));
         pairs.into_iter().try_for_each(|(key, value)| spec.set(key, value))?;
         Ok(spec)
     }
@@ -252,6 +263,13 @@ impl MemorySpec {
                     return Err(wrong("rules", super::rules::RULES));
                 }
                 self.rules = value.into();
+            }
+            "remote" => {
+                let remote: DriveSpec = value.parse()?;
+                if !matches!(remote, DriveSpec::Memory(_) | DriveSpec::Nbd(_)) {
+                    return Err(wrong("remote", REMOTES));
+                }
+                self.remote = Some(remote.into());
             }
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
@@ -300,6 +318,30 @@ impl MemorySpec {
             _ => return Err(DriveError::unknown_key(key, known_keys())),
         }
         Ok(())
+    }
+
+    /// Its remote drive with all its numbers.
+    pub(super) fn resolve_remote(&self) -> Result<Option<RemoteConfig>, DriveError> {
+        let Some(remote) = &self.remote else { return Ok(None) };
+        let wrong =
+            |takes| Err(DriveError::Value { key: "remote", value: remote.to_string(), takes });
+        if self.target != TargetKind::Rules || !super::rules::is_file(&self.rules) {
+            return wrong(REMOTES);
+        }
+        let store = match &**remote {
+            DriveSpec::Memory(remote) => remote.store,
+            _ => Store::Memory,
+        };
+        if store != self.store {
+            return wrong("a drive with the same store");
+        }
+        Ok(Some(match &**remote {
+            DriveSpec::Memory(remote) => RemoteConfig::Memory(remote.resolve()?.into()),
+            DriveSpec::Nbd(address) => {
+                RemoteConfig::Nbd { address: address.clone(), on_a_clock: false }
+            }
+            _ => return wrong(REMOTES),
+        }))
     }
 
     /// The profile with its keys set, and whether `chunks` was among them.
@@ -354,7 +396,12 @@ impl fmt::Display for MemorySpec {
         if self.placement != Placement::default() {
             write!(f, ",placement={}", placement_name(self.placement))?;
         }
-        self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
+        self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))?;
+        // It takes all that follows.
+        match &self.remote {
+            Some(remote) => write!(f, "{REMOTE}{remote}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -373,6 +420,6 @@ fn known_keys() -> String {
         "size", "store", "target", "keys", "rules", "victim", "streams", "parity", "cache",
         "shards",
     ];
-    let own = own.into_iter().chain(["targets", "placement", "units"]);
+    let own = own.into_iter().chain(["targets", "placement", "units", "remote"]);
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }

@@ -47,7 +47,7 @@ pub(super) fn learnt(name: &str) -> Option<&str> {
     name.strip_prefix(LEARN).filter(|name| template(name).is_some())
 }
 
-fn is_file(value: &str) -> bool {
+pub(super) fn is_file(value: &str) -> bool {
     value.contains('/') || value.ends_with(".rules")
 }
 

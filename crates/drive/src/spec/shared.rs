@@ -195,6 +195,7 @@ impl MemorySpec {
             geometry,
             above,
             rules: None,
+            remote: None,
             control: None,
             faults,
             parts,

@@ -344,6 +344,7 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
                 target: TargetKind::Pblk,
                 keys: 0,
                 rules: String::new(),
+                remote: None,
                 victim,
                 streams,
                 parity,

@@ -89,6 +89,9 @@ pub enum ClientError {
         /// The server's words.
         words: String,
     },
+    /// The server does not do what is needed.
+    #[error("the server cannot be this drive's remote one: {0}")]
+    Lacks(&'static str),
     /// A request that no server could take.
     #[error("{0} bytes do not fit in one request of at most {MAX_REQUEST}")]
     TooLong(u64),
@@ -321,6 +324,37 @@ impl Client {
         }
     }
 
+    /// Sends and receives what goes without waiting, and gives whole replies to `each`, as
+    /// [`recv`](Self::recv) does. Gives how many there were.
+    pub fn poll(&mut self, each: &mut impl FnMut(u64, u32, &[u8])) -> Result<usize, ClientError> {
+        self.flush_sends()?;
+        let mut n = self.parse(each)?;
+        while self.outstanding() > 0 {
+            self.move_up();
+            match recv(&self.sock, &mut self.input[self.end..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => {
+                    return Err(ClientError::Closed { outstanding: self.outstanding() });
+                }
+                Ok((got, _)) => {
+                    self.end += got;
+                    n += self.parse(each)?;
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(n)
+    }
+
+    /// Moves what was received and not given to the front.
+    fn move_up(&mut self) {
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+
     /// Gives whole replies to `each`.
     #[inline]
     fn parse(&mut self, each: &mut impl FnMut(u64, u32, &[u8])) -> Result<usize, ClientError> {
@@ -360,10 +394,7 @@ impl Client {
     /// socket takes more.
     #[inline]
     fn fetch(&mut self, sends: bool) -> Result<(), ClientError> {
-        if self.start > 0 {
-            self.input.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
+        self.move_up();
         let (sock, input) = (&self.sock, &mut self.input[self.end..]);
         let mut receive = |flags| match recv(sock, &mut *input, flags) {
             Ok((n, _)) => Ok(Some(n)),

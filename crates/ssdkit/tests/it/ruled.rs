@@ -85,21 +85,29 @@ fn a_drive_file_keeps_its_rules() {
 
 struct Served {
     child: Child,
+    ready: String,
 }
 
 impl Served {
     fn start(folder: &Path) -> Served {
+        let with = "--nbd ./drive.sock --control ./control.sock";
+        let served = Served::of(folder, &format!("{SMALL},rules=throughput:2"), with);
+        assert!(served.ready.contains("control.sock"), "{}", served.ready);
+        served
+    }
+
+    /// A drive, served in this way.
+    fn of(folder: &Path, drive: &str, with: &str) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", &format!("{SMALL},rules=throughput:2")])
-            .args(["--nbd", "./drive.sock", "--control", "./control.sock", "--json"])
+            .args(["serve", drive, "--json"])
+            .args(with.split_whitespace())
             .current_dir(folder)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.contains("control.sock"), "{ready}");
-        Served { child }
+        Served { child, ready }
     }
 }
 
@@ -229,4 +237,39 @@ fn what_cannot_be_asked_is_said() {
     let out = ssdkit(at, "rules list ./r.sock");
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&out.stderr).contains("nobody answers"));
+}
+
+/// The cache that comes with the program before a drive that another process serves: what was
+/// written is read, much of it from the cache; a slow drive that goes away fails requests and
+/// does not hold the server up.
+#[test]
+fn a_cache_before_a_served_drive() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let set = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rules/cache.rules");
+    std::fs::copy(set, at.join("cache.rules")).unwrap();
+    let fast = "mem:znand,size=16M,groups=2,pus=2,pages=16,target=rules,rules=cache.rules,remote=";
+    let uri = "nbd+unix:///?socket=./slow.sock";
+    let alone = ssdkit(at, &format!("serve {fast}{uri} --nbd ./drive.sock"));
+    assert_eq!(alone.status.code(), Some(1), "nobody serves it yet");
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("is a server running there?"));
+    let slow = Served::of(at, "mem:tlc,size=64M,pages=16", "--nbd ./slow.sock");
+    let with = "--nbd ./drive.sock --control ./control.sock";
+    let cache = Served::of(at, &format!("{fast}{uri}"), with);
+    let shown: Value = serde_json::from_str(cache.ready.trim()).unwrap();
+    assert_eq!(shown["size_bytes"], 64 << 20, "{shown}");
+    let bench = "bench nbd:./drive.sock --rw randrw --read-percent 90 --qd 8 --range 0+1M --ios 6000 \
+                 --verify --destroy --json";
+    let report = json(&ssdkit(at, bench));
+    assert_eq!(report["failed_requests"], 0, "{report}");
+    let counters = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    assert!(count(&counters, "hit") > 500, "{counters}");
+    let virtual_time = ssdkit(at, &format!("bench {fast}{uri} --rw randread"));
+    assert_eq!(virtual_time.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&virtual_time.stderr).contains("answers in real time"));
+    drop(slow);
+    let report = ssdkit(at, "bench nbd:./drive.sock --rw randwrite --ios 20 --destroy --json");
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["failed_requests"], 20, "{report}");
+    assert!(ssdkit(at, "rules list ./rules.sock --json").status.success());
 }
