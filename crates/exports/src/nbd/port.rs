@@ -94,7 +94,8 @@ impl Remote {
     fn send(&mut self, req: BlockReq) -> Result<(), ClientError> {
         // What a trim leaves the protocol does not say; zeros may be holes.
         let op = if req.op == BlockOp::Trim { BlockOp::WriteZeroes } else { req.op };
-        let (fua, offset, len) = (req.fua && op != BlockOp::Flush, req.offset, req.len);
+        let fua = req.fua && !matches!(op, BlockOp::Read | BlockOp::Flush);
+        let (offset, len) = (req.offset, req.len);
         let id = self.out.take(Some(req));
         let data = match &self.out[id] {
             Some(req) if op == BlockOp::Write => req.buffer.bytes(),
