@@ -95,7 +95,9 @@ impl Remote {
         // What a trim leaves the protocol does not say; zeros may be holes.
         let op = if req.op == BlockOp::Trim { BlockOp::WriteZeroes } else { req.op };
         let fua = req.fua && !matches!(op, BlockOp::Read | BlockOp::Flush);
-        let (offset, len) = (req.offset, req.len);
+        // A flush is of the whole drive.
+        let is_flush = op == BlockOp::Flush;
+        let (offset, len) = if is_flush { (0, 0) } else { (req.offset, req.len) };
         let id = self.out.take(Some(req));
         let data = match &self.out[id] {
             Some(req) if op == BlockOp::Write => req.buffer.bytes(),

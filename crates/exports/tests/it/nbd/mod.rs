@@ -6,6 +6,7 @@ mod hostile;
 mod negotiation;
 mod parts;
 mod ram;
+mod remote;
 mod soak;
 mod waiting;
 
