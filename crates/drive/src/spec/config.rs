@@ -10,10 +10,10 @@ use ruled::ControlPlane;
 use rules::Checked;
 use serde_json::{Value, json};
 
-use super::{NbdAddress, Part};
 use super::capacity::part;
 use super::memory::{Cache, MemorySpec, TargetKind, placement_name, victim_name};
 use super::value::show_size;
+use super::{NbdAddress, Part};
 use crate::fault_rules::Rules;
 
 /// A drive with all its numbers.

@@ -262,7 +262,7 @@ fn a_cache_before_a_served_drive() {
                  --verify --destroy --json";
     let report = json(&ssdkit(at, bench));
     assert_eq!(report["failed_requests"], 0, "{report}");
-    let counters = json(&ssdkit(at, "rules counters ./rules.sock --json"));
+    let counters = json(&ssdkit(at, "rules counters ./control.sock --json"));
     assert!(count(&counters, "hit") > 500, "{counters}");
     let virtual_time = ssdkit(at, &format!("bench {fast}{uri} --rw randread"));
     assert_eq!(virtual_time.status.code(), Some(2));
@@ -271,5 +271,5 @@ fn a_cache_before_a_served_drive() {
     let report = ssdkit(at, "bench nbd:./drive.sock --rw randwrite --ios 20 --destroy --json");
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     assert_eq!(report["failed_requests"], 20, "{report}");
-    assert!(ssdkit(at, "rules list ./rules.sock --json").status.success());
+    assert!(ssdkit(at, "rules list ./control.sock --json").status.success());
 }
