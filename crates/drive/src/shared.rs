@@ -124,6 +124,11 @@ impl Shared {
         (self.targets.is_gone(number), self.targets.media().left_of(number))
     }
 
+    /// Chunks that targets left and that could not be erased, so far.
+    pub fn unerased(&self) -> u64 {
+        self.targets.media().unerased()
+    }
+
     /// Chunks that are to be erased yet of all that targets have left.
     pub fn left(&self) -> usize {
         (0..media::MAX_TARGETS).map(|n| self.targets.media().left_of(n)).sum()

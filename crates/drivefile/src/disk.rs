@@ -64,6 +64,8 @@ struct Inner {
     bad_write: Option<u64>,
     /// After so many more syncs one fails.
     bad_sync: Option<u64>,
+    /// What is to be durable at once is written and not known to be.
+    refuses_durable: bool,
     /// How often something could not be written back, and of how many of these
     /// times anybody was told.
     errors: u64,
@@ -162,6 +164,11 @@ impl Disk {
     /// After `syncs` more one fails; or none does.
     pub fn fail_sync(&self, syncs: Option<u64>) {
         self.inner().bad_sync = syncs;
+    }
+
+    /// Whether what is to be durable at once is written and refused.
+    pub fn refuse_durable(&self, refuses: bool) {
+        self.inner().refuses_durable = refuses;
     }
 
     /// Some of what waits to be written back cannot be.
@@ -307,13 +314,19 @@ impl FileIo for Opening {
         // The sync before it has returned.
         inner.settle(inner.synced);
         inner.put(offset, bytes)?;
+        if inner.refuses_durable {
+            return Err(io::Error::other("a sync failed before"));
+        }
         // It may be on the disk before it is known to be.
         inner.burn()?;
         inner.begin_sync();
         self.check(inner)?;
         let last = inner.pending.pop();
-        let older = std::mem::replace(&mut inner.pending, last.into_iter().collect());
+        let mut older = std::mem::replace(&mut inner.pending, last.into_iter().collect());
         inner.settle(1);
+        // What it wrote over comes no more.
+        let end = offset + bytes.len() as u64;
+        older.retain(|(at, older)| *at < offset || at + older.len() as u64 > end);
         inner.pending = older;
         Ok(())
     }

@@ -3,8 +3,9 @@
 //!
 //! Guarantees: after a cut at any moment of a change the text is the old or the new one, and
 //! the new one from when the change has returned. A change that fails for want of room
-//! leaves the drive as it was. Fails where neither of the places holds a text, though the
-//! header says that one does.
+//! or is refused leaves the drive as it was. Fails where neither of the places holds a text,
+//! though the header says that one does, and where the newest is damaged: what an older one
+//! does not name would be erased.
 
 use std::io;
 use std::sync::Arc;
@@ -20,11 +21,17 @@ const PLACES: [u64; 2] = [192 << 10, 224 << 10];
 /// number of the change.
 const HEAD: usize = 16;
 
+/// Bytes of a place.
+const PLACE_BYTES: usize = 32 << 10;
+/// Where it stands in a place that the change after its own was complete: checksum of what
+/// follows, 4 bytes of nothing, and that change's number.
+const COMPLETE: usize = PLACE_BYTES - 512;
+
 /// Most bytes of a text that changes.
-pub const MAX_CHANGED: usize = (32 << 10) - HEAD;
+pub const MAX_CHANGED: usize = COMPLETE - HEAD;
 
 const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= PLACES[0]);
-const _: () = assert!(PLACES[1] + (HEAD + MAX_CHANGED) as u64 <= crate::layout::STATE_OFFSETS[0]);
+const _: () = assert!(PLACES[1] + PLACE_BYTES as u64 <= crate::layout::STATE_OFFSETS[0]);
 
 /// Where the text of an opened drive is changed. There is to be one of a drive.
 pub struct ChangingText {
@@ -46,7 +53,7 @@ impl ChangingText {
     pub fn change(&mut self, text: &str) -> Result<(), FileError> {
         if text.len() > MAX_CHANGED {
             let (what, value) = ("bytes of the drive's text", text.len() as u64);
-            return Err(FileError::Range { what, value, range: "at most 32752" });
+            return Err(FileError::Range { what, value, range: "at most 32240" });
         }
         let failed = |e: io::Error| FileError::system("changing what the drive is", &e);
         let number = self.number + 1;
@@ -56,13 +63,21 @@ impl ChangingText {
         bytes.extend_from_slice(text.as_bytes());
         let sum = checksum(&bytes[4..]);
         put_u32(&mut bytes, 0, sum);
-        let place = PLACES[(number % 2) as usize];
-        // A full disk is told here, where nothing that was to be durable is lost by it.
-        self.storage.write(place, &bytes).map_err(failed)?;
-        self.storage.write_durable(place, &bytes).map_err(failed)?;
+        let place = place_of(number);
+        // A full disk is told here, where nothing that was to be durable is lost by it. It is
+        // no text yet.
+        let trial = [&[0; HEAD], &bytes[HEAD..]].concat();
+        self.storage.write(place, &trial).map_err(failed)?;
+        self.storage.write_durable(place, &bytes).or_else(|e| {
+            // What was refused may have been written all the same.
+            let _ = self.storage.write(place, &[0; HEAD]);
+            Err(failed(e))
+        })?;
         if version(&*self.storage)? != CHANGED {
             self.storage.write_durable(8, &self.changed()?).map_err(failed)?;
         }
+        let complete = place_of(number - 1) + COMPLETE as u64;
+        self.storage.write_durable(complete, &completed(number)).map_err(failed)?;
         self.number = number;
         Ok(())
     }
@@ -80,6 +95,20 @@ impl ChangingText {
     }
 }
 
+/// Where the text of a change lies.
+fn place_of(number: u64) -> u64 {
+    PLACES[(number % 2) as usize]
+}
+
+/// What says that a change is complete.
+fn completed(number: u64) -> [u8; HEAD] {
+    let mut bytes = [0; HEAD];
+    put_u64(&mut bytes, 8, number);
+    let sum = checksum(&bytes[4..]);
+    put_u32(&mut bytes, 0, sum);
+    bytes
+}
+
 fn reading(e: io::Error) -> FileError {
     FileError::system("reading it", &e)
 }
@@ -93,9 +122,14 @@ fn version(storage: &dyn FileIo) -> Result<u32, FileError> {
 
 /// The text of a drive whose header says that it was changed, and the number of the change.
 pub(crate) fn read(storage: &dyn FileIo) -> Result<(u64, String), FileError> {
-    let mut found: Option<(u64, String)> = None;
+    let (mut found, mut complete): (Option<(u64, String)>, u64) = (None, 0);
     for place in PLACES {
         let mut bytes = vec![0; HEAD];
+        storage.read(place + COMPLETE as u64, &mut bytes).map_err(reading)?;
+        let number = u64_at(&bytes, 8);
+        if bytes == completed(number) {
+            complete = complete.max(number);
+        }
         storage.read(place, &mut bytes).map_err(reading)?;
         let length = u32_at(&bytes, 4) as usize;
         if length > MAX_CHANGED {
@@ -112,5 +146,6 @@ pub(crate) fn read(storage: &dyn FileIo) -> Result<(u64, String), FileError> {
             found = Some((number, text));
         }
     }
+    let found = found.filter(|(number, _)| *number >= complete);
     found.ok_or_else(|| FileError::Header { what: "what the drive became is lost".into() })
 }

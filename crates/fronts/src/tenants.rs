@@ -134,13 +134,15 @@ impl<'a> Tenants<'a> {
             return Err(why);
         }
         // It is gone: whatever comes now, the next start finds the drive without it.
+        let before = self.with(|shared, _| shared.unerased())?;
         let leaves = self.with(|shared, now| shared.remove(next.clone(), number, now))?;
         leaves.map_err(|e| e.to_string())?;
         loop {
             let (is_gone, chunks) = self.with(|shared, _| shared.leaving(number))?;
             if is_gone && chunks == 0 {
                 self.export(|export| export)?;
-                return Ok(json!({ "removed": name, "erased": true }));
+                let is_erased = self.with(|shared, _| shared.unerased())? == before;
+                return Ok(json!({ "removed": name, "erased": is_erased }));
             }
             if stop.is_stopped() {
                 return Ok(json!({ "removed": name, "erased": false }));

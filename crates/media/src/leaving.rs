@@ -72,6 +72,12 @@ impl<D: OpenChannel> Media<D> {
         left.map_or(0, |left| left.chunks.len() + left.under_way + left.erased.len())
     }
 
+    /// Chunks that targets left and that could not be erased, so far: what lay in them may be
+    /// there yet, or again after a cut.
+    pub fn unerased(&self) -> u64 {
+        self.unerased
+    }
+
     /// The lowest number that is nobody's.
     pub(crate) fn free_number(&self) -> Option<usize> {
         let is_free = |&n: &usize| {
@@ -137,6 +143,7 @@ impl<D: OpenChannel> Media<D> {
     /// All that is erased of a target that was is to be had, or is not.
     fn free_left(&mut self, target: usize, owner: u8) {
         let Some(left) = self.left[target].take() else { return };
+        self.unerased += if owner == SPOILT { left.erased.len() as u64 } else { 0 };
         left.erased.into_iter().for_each(|chunk| self.owners[chunk] = owner);
     }
 
@@ -174,12 +181,15 @@ impl<D: OpenChannel> Media<D> {
             return self.erase_all_left();
         }
         let chunk = flight.cookie as usize;
-        if matches!(self.device.chunk(chunk).state, ChunkState::Free | ChunkState::Offline) {
+        let state = self.device.chunk(chunk).state;
+        if matches!(state, ChunkState::Free | ChunkState::Offline) {
+            self.unerased += u64::from(state == ChunkState::Offline);
             left.erased.push(chunk);
         } else if flight.tries < TRIES {
             return self.own(Flight { tries: flight.tries + 1, ..flight });
         } else {
             self.owners[chunk] = SPOILT;
+            self.unerased += 1;
         }
         self.erase_all_left();
     }

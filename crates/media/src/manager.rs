@@ -74,6 +74,8 @@ pub struct Media<D> {
     pub(crate) parts: Vec<Option<Part>>,
     /// By the target that was.
     pub(crate) left: Vec<Option<Left>>,
+    /// Chunks that targets left and that could not be erased, so far.
+    pub(crate) unerased: u64,
     /// Targets with a pace.
     pub(crate) paced: usize,
     /// Targets for which something has completed that they have not got back: a bit each.
@@ -98,6 +100,7 @@ impl<D: OpenChannel> Media<D> {
             flights: Slots::new(depth),
             parts: Vec::new(),
             left: Vec::new(),
+            unerased: 0,
             paced: 0,
             news: 0,
             own: 0,

@@ -244,7 +244,9 @@ impl DriveConfig {
                 && part.units > 0
                 && (spec.placement == Placement::Isolate || part.units == 1)
                 && part.end() <= slices
-                && spec.place(&self.above, part).is_ok()
+                && spec
+                    .place(&self.above, part)
+                    .is_ok_and(|(_, place)| place.geometry(&self.above).is_ok())
         };
         let names: BTreeSet<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
         (1..=media::MAX_TARGETS).contains(&self.parts.len())
@@ -362,6 +364,10 @@ impl DriveConfig {
         let mut next = self.clone();
         let at = next.parts.iter().filter(|part| part.first < first).count();
         next.parts.insert(at, Part { name, first, units });
+        if next.place(at as u32).geometry(&self.above).is_err() {
+            let text = "no drive is made of so many units of groups that have not as many each";
+            return Err(format!("{text}: take 256 at most, or whole groups"));
+        }
         let one = next.target(at as u32);
         if !one.size.is_multiple_of(TARGET_UNIT) || one.size == 0 {
             let of = u64::from(self.spec.slices(self.above.total_pus()));

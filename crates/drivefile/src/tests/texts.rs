@@ -89,9 +89,28 @@ fn damage_is_found() {
     let (first, second) = (224 << 10, 192 << 10);
     for at in [0, 4, 8, 16] {
         let mut image = good.clone();
-        image[second + at] ^= 1;
-        assert_eq!(open(image.clone()).unwrap(), "first");
         image[first + at] ^= 1;
+        assert_eq!(open(image).unwrap(), "second");
+        // The first does not stand for the second, which was complete.
+        let mut image = good.clone();
+        image[second + at] ^= 1;
         assert!(open(image).unwrap_err().to_string().contains("is lost"));
+    }
+}
+
+/// A change that is refused where it is to be durable is none, whenever the drive is opened.
+#[test]
+fn a_change_that_cannot_be_durable_is_none() {
+    for before in 0..3 {
+        let disk = Disk::default();
+        let drive = DriveFile::create_on(disk.storage(), &header(8), false).unwrap();
+        let mut changing = drive.text().unwrap();
+        (0..before).for_each(|n| changing.change(&text(n)).unwrap());
+        let known = if before > 0 { text(before - 1) } else { header(8).drive };
+        disk.refuse_durable(true);
+        assert!(changing.change("refused").is_err());
+        let image = Disk::with(disk.killed());
+        let opened = DriveFile::open_on(image.storage(), true, false).unwrap();
+        assert_eq!(opened.medium.header().drive, known);
     }
 }

@@ -93,8 +93,10 @@ pub struct Budget {
     waiting: AtomicUsize,
     evicted: AtomicU64,
     warned: [AtomicBool; 5],
-    /// The drive has said that it takes no writes.
+    /// The drive, or a part of it, has said that it takes no writes.
     pub read_only: AtomicBool,
+    /// The disk below the drive has no room: no part of it takes writes.
+    pub disk_full: AtomicBool,
 }
 
 impl Budget {
@@ -125,6 +127,7 @@ impl Budget {
             evicted: AtomicU64::new(0),
             warned: [const { AtomicBool::new(false) }; 5],
             read_only: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
         }
     }
 

@@ -510,11 +510,9 @@ impl Requests {
         protocol::Reply { error: error_of(io.op, *status), cookie: io.cookie }
     }
 
-    /// Whether a request has ended as all writes will from now on. Others may fail for what a
-    /// tenant has no room for, or what rules refuse to it.
-    pub fn takes_no_more(&self, slot: u16) -> bool {
-        let status = self.slots[usize::from(slot)].status;
-        matches!(status, Status::READ_ONLY | Status::DISK_FULL)
+    /// How a request has ended.
+    pub fn status(&self, slot: u16) -> Status {
+        self.slots[usize::from(slot)].status
     }
 
     /// Bytes of data in the reply of a request that has ended.

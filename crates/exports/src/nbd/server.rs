@@ -182,9 +182,11 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
         let thread =
             Builder::new().name(name).stack_size(STACK).spawn_scoped(self.scope, move || {
                 prepare(&member.member());
-                let is_read_only = budget.read_only.load(Ordering::Relaxed);
                 let export = Export::clone(&exports.now());
-                let is_read_only = is_read_only || export.is_read_only();
+                // Of several parts another may have said so.
+                let is_read_only = export.is_read_only()
+                    || budget.disk_full.load(Ordering::Relaxed)
+                    || (!export.has_parts() && budget.read_only.load(Ordering::Relaxed));
                 let export = export.read_only(is_read_only);
                 // A panic ends this connection only; one inside the drive also
                 // leaves the drive's lock poisoned.

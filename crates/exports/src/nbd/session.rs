@@ -139,6 +139,11 @@ impl Export {
         self.is_read_only
     }
 
+    /// Whether parts of it are exported, too.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     /// The same without a part.
     pub fn without(mut self, name: &str) -> Export {
         self.parts.retain(|part| part.name != name);

@@ -195,7 +195,7 @@ fn where_memory_ends_a_store_is_refused() {
         );
         let mut runs = false;
         // With less there is no room for the program itself.
-        for mib in 26..80 {
+        for mib in 28..80 {
             let (code, said) = limited(folder.path(), mib, &line);
             assert!(matches!(code, Some(0 | 2)), "{mib} MiB, {line}: {code:?}, {said}");
             runs |= code == Some(0);

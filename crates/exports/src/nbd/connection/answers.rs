@@ -7,7 +7,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use port::{BlockDone, BlockReq, Port};
+use port::{BlockDone, BlockReq, Port, Status};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
@@ -75,8 +75,12 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         for (head, answer) in heads.iter_mut().zip(self.answers.iter().take(n)) {
             *head = match *answer {
                 Answer::Ended(slot) => {
-                    if self.requests.takes_no_more(slot) {
-                        self.member.budget().read_only.store(true, Ordering::Relaxed);
+                    // Others fail for want of room of one tenant, or as rules refuse them.
+                    let budget = self.member.budget();
+                    match self.requests.status(slot) {
+                        Status::READ_ONLY => budget.read_only.store(true, Ordering::Relaxed),
+                        Status::DISK_FULL => budget.disk_full.store(true, Ordering::Relaxed),
+                        _ => {}
                     }
                     self.requests.reply(slot).to_bytes()
                 }
