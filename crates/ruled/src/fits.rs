@@ -1,10 +1,19 @@
 //! Whether what a set gives its applications has room on the drive, and which blocks it gives to
 //! nobody.
 
+use device::OpenChannel;
 use port::BLOCK_BYTES;
 use rules::Checked;
 
-use crate::RuledError;
+use crate::{RESERVE, Ruled, RuledError};
+
+impl<D: OpenChannel> Ruled<D> {
+    /// Blocks that a unit holds.
+    pub(crate) fn most_of_unit(&self) -> u64 {
+        let chunks = self.geometry.chunks().saturating_sub(RESERVE);
+        u64::from(chunks) * u64::from(self.geometry.chunk_blocks())
+    }
+}
 
 /// Whether the blocks of each application have room on its units, of which each holds so many.
 /// One with remote drives may have its blocks there.

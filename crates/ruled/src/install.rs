@@ -14,8 +14,8 @@ pub(crate) struct Suits {
     units: u64,
     /// Remote drives that there are.
     remotes: u64,
-    /// By their place in the set, the maps of addresses, which are the drive's map tables.
-    addresses: Vec<(usize, Map)>,
+    /// By their place in the set, the maps that another set must have, too.
+    maps: Vec<(usize, Map)>,
 }
 
 /// The maps of addresses of a set, by their places.
@@ -24,12 +24,20 @@ pub(crate) fn addresses(rules: &Checked) -> impl Iterator<Item = (usize, &Map)> 
     maps.filter(|(_, map)| matches!(map.content, Content::Address(_)))
 }
 
+/// Of the maps of a set, those that another must have, too: those of addresses are the drive's
+/// map tables. Where copies are kept of what remote drives have, maps of numbers say of which
+/// block an entry is, and are not to begin anew beside them.
+fn kept_maps(rules: &Checked, remotes: u64) -> impl Iterator<Item = (usize, &Map)> {
+    let maps = rules.set().maps.iter().enumerate();
+    maps.filter(move |(_, map)| remotes > 0 || matches!(map.content, Content::Address(_)))
+}
+
 impl Suits {
     /// For a drive of so many units and remote drives that begins with a set. Fails where it does not do all that
     /// the set asks for.
     pub fn new(rules: &Checked, units: u64, remotes: u64) -> Result<Suits, RuledError> {
-        let addresses = addresses(rules).map(|(n, map)| (n, map.clone())).collect();
-        let suits = Suits { units, remotes, addresses };
+        let maps = kept_maps(rules, remotes).map(|(n, map)| (n, map.clone())).collect();
+        let suits = Suits { units, remotes, maps };
         suits.check(rules)?;
         Ok(suits)
     }
@@ -64,7 +72,8 @@ impl Suits {
                 return Err(RuledError::Action { rule: rule.name.text.clone(), action });
             }
         }
-        match addresses(rules).eq(self.addresses.iter().map(|(n, map)| (*n, map))) {
+        let maps = self.maps.iter().map(|(n, map)| (*n, map));
+        match kept_maps(rules, self.remotes).eq(maps) {
             true => Ok(()),
             false => Err(RuledError::Maps),
         }

@@ -164,8 +164,11 @@ pub enum RuledError {
     /// What was written cannot be read: an older block would stand for a newer one.
     #[error("what is on the drive cannot be read: {0}; the drive is left as it is")]
     Unread(Status),
-    /// Maps of addresses changed.
-    #[error("the maps of addresses must be those of the set before, at the same places")]
+    /// Maps of addresses changed; with remote drives, any maps.
+    #[error(
+        "the maps of addresses must be those of the set before, at the same places, and on a \
+         drive with a remote drive so must all maps"
+    )]
     Maps,
     /// The drive makes recent writes wait before they can be read, or limits its open chunks.
     #[error("this drive has unreadable blocks or limits its open chunks: 0 and none are needed")]
@@ -293,7 +296,9 @@ pub fn tables(geometry: &Geometry, bytes: u64, rules: &Checked, kept: u32) -> u6
 #[derive(Default)]
 struct End {
     closing: bool,
+    /// The drive's own flush is under way, or over; and all that lies here is durable.
     is_sent: bool,
+    is_down: bool,
     closed: bool,
     /// Flushes of remote drives under way for it, and whether one failed.
     flushes: usize,
@@ -353,7 +358,6 @@ impl<D: OpenChannel> Ruled<D> {
             return Err(RuledError::Bytes { bytes: config.bytes, most });
         }
         let suits = Suits::new(&config.rules, total, config.remotes.len() as u64)?;
-        fits::fits(&config.rules, config.bytes, chunks * u64::from(geometry.chunk_blocks()))?;
         let remotes = Remotes::new(&config.remotes, kept)?;
         let bytes = config.bytes.max(remotes.bytes());
         let blocks = bytes / BLOCK_BYTES;
@@ -475,15 +479,12 @@ impl<D: OpenChannel> Ruled<D> {
     }
 }
 
-/// A number for the capacity and the maps of addresses with their units, by which owners are
-/// numbered and found again; never that of what pads rows.
+/// A number for the capacity and the maps of addresses, by which owners are numbered; never
+/// that of what pads rows.
 fn writer(bytes: u64, rules: &Checked) -> u64 {
     let mut hash = port::random::mix(bytes);
     for (n, map) in install::addresses(rules) {
         hash = port::random::mix(hash ^ map.entries ^ (n as u64) << 48);
-        if let Content::Address(units) = map.content {
-            hash = port::random::mix(hash ^ units.lo ^ units.hi << 32);
-        }
     }
     hash % 0xffff
 }

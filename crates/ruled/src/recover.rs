@@ -80,27 +80,27 @@ impl<D: OpenChannel> Ruled<D> {
             let best = copies.iter().max_by_key(|f| (counts[geometry.chunk_index(f.2)], f.2.0));
             if let Some(&(id, seq, ppa)) = best {
                 target.space.seq = target.space.seq.max(seq);
-                target.adopt(id & !TOMB, id & TOMB != 0, ppa);
+                target.adopt(id & !TOMB, id & TOMB != 0, ppa)?;
             }
         }
         target.space.units.iter_mut().for_each(|unit| unit.suit_collection(&target.blocks.valid));
         Ok((target, at))
     }
 
-    /// A block is the newest of its entry.
-    fn adopt(&mut self, owner: u64, is_tomb: bool, ppa: Ppa) {
+    /// A block is the newest of its entry. Fails where the entry's map is of other units: the
+    /// set is not the one that wrote it.
+    fn adopt(&mut self, owner: u64, is_tomb: bool, ppa: Ppa) -> Result<(), RuledError> {
         let unit = self.unit_of(ppa);
         if is_tomb {
             self.blocks.tombs[owner as usize] = ppa.0 + 1;
             self.blocks.buried += 1;
         } else if let Some(entry) = self.entry(owner) {
-            // A map of numbers, or one of other units: the set is not the one that wrote it.
-            if self.rules.store(entry, Address::new(unit as u16, ppa.0)).is_err() {
-                return;
-            }
+            let stored = self.rules.store(entry, Address::new(unit as u16, ppa.0));
+            stored.map_err(|_| RuledError::Written)?;
         } else {
             self.blocks.own[owner as usize] = ppa.0 + 1;
         }
         self.validate(ppa);
+        Ok(())
     }
 }

@@ -355,7 +355,10 @@ impl<D: OpenChannel> Ruled<D> {
         if !self.waits.queues[unit].is_free(false) {
             return;
         }
-        let Some(ppa) = self.put(unit, Stream::User, owner, &Source::Copy(bytes)) else {
+        let has_room = self.has_room(unit);
+        let source = Source::Copy(bytes);
+        let placed = has_room.then(|| self.put(unit, Stream::User, owner, &source)).flatten();
+        let Some(ppa) = placed else {
             // The next one may have room.
             self.makes_room(unit);
             return;
@@ -363,5 +366,6 @@ impl<D: OpenChannel> Ruled<D> {
         self.counters.user += 1;
         self.blocks.set_copy(owner, true);
         self.lead(unit, owner, ppa);
+        self.collect_ahead(unit);
     }
 }

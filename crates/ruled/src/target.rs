@@ -5,6 +5,7 @@ use ftl::{Memory, Over, Start, Target, WriteCounters};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, turn_by_events};
 use rules::{Op, Request as Asked};
 
+use crate::fits;
 use crate::{Cookie, End, FORGOTTEN, Ruled, RuledConfig, RuledError, TOMB};
 
 /// How long after the last request the rules are asked about idle time, ns: each time twice as
@@ -46,7 +47,7 @@ impl<D: OpenChannel> Ruled<D> {
                 Cookie::Move(unit) => self.moved(unit, done),
                 Cookie::Reset(unit) => self.erased(unit, &done),
                 Cookie::Flush(slot) => self.part_done(to, slot, done.status),
-                Cookie::Close => self.end.closed = done.status.is_ok() && !self.broken,
+                Cookie::Close => self.end.is_down = done.status.is_ok() && !self.broken,
             }
         }
     }
@@ -81,15 +82,17 @@ impl<D: OpenChannel> Ruled<D> {
         if !self.syncing.is_empty() {
             self.sync(now);
         }
-        let End { closing, closed, is_sent, has_failed, .. } = self.end;
-        let ends = closing && !closed && !is_sent && !has_failed && self.end_remotes();
-        if ends && self.forgotten.is_empty() && self.settle(u64::MAX, None) {
-            self.end.is_sent = self.device.is_cached();
-            match self.end.is_sent {
+        let End { closing, is_sent, .. } = self.end;
+        if closing && !is_sent && self.forgotten.is_empty() && self.settle(u64::MAX, None) {
+            self.end.is_sent = true;
+            match self.device.is_cached() {
                 true => self.flush_device(Cookie::Close),
-                false => self.end.closed = !self.broken,
+                false => self.end.is_down = !self.broken,
             }
         }
+        // What remote drives fail to do costs nothing that lies here.
+        let End { is_down, closed, has_failed, .. } = self.end;
+        self.end.closed = closed || is_down && !has_failed && self.end_remotes();
     }
 }
 
@@ -251,7 +254,9 @@ impl<D: OpenChannel> Start for Ruled<D> {
     type Error = RuledError;
 
     fn new(device: D, config: &RuledConfig) -> Result<Self, RuledError> {
-        Ruled::empty(device, config)
+        let target = Ruled::empty(device, config)?;
+        fits::fits(&config.rules, target.shape.bytes, target.most_of_unit())?;
+        Ok(target)
     }
 
     fn recover(device: D, config: &RuledConfig, now: Time) -> Result<(Self, Time), RuledError> {

@@ -165,6 +165,9 @@ fn small(profile: &str) -> (Device<Backing>, PblkConfig) {
     small_keeping(profile, 0)
 }
 
+/// The device of a small drive.
+type Small = Device<Backing>;
+
 /// The same, of whose blocks so many bytes are kept.
 fn small_keeping(profile: &str, kept: u32) -> (Device<Backing>, PblkConfig) {
     let profile = Profile::builtin(profile).unwrap();

@@ -295,6 +295,8 @@ impl<D: OpenChannel> Ruled<D> {
     /// Another set was taken.
     #[cold]
     pub(crate) fn has_new_set(&mut self) {
+        // They were decided by the set before.
+        self.remotes.keep_no_more(|_| true);
         let state = self.rules.state();
         self.waits.under_way.fill(0);
         for slot in 0..DEPTH as u32 {

@@ -142,8 +142,11 @@ impl<D: OpenChannel> Ruled<D> {
         let mut block = match held.filter(|block| !matches!(block.todo, Todo::Again)) {
             Some(block) => block,
             None => match self.decision(now, work) {
-                // It has waited.
-                Ok(block) if held.is_some() => Block { delay: 0, depth: None, ..block },
+                // It has waited, and has its place among those of a limit or not.
+                Ok(block) if held.is_some() => {
+                    let has_place = self.requests[work.slot].limit.is_some();
+                    Block { delay: 0, depth: block.depth.filter(|_| !has_place), ..block }
+                }
                 Ok(block) => block,
                 Err(wait) => return Outcome::Waits(wait),
             },

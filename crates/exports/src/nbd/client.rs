@@ -281,7 +281,14 @@ impl Client {
             let rest = &self.out[self.sent..];
             match send(&self.sock, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(n) => self.sent += n,
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    // What was sent makes room, also where there is always more to send.
+                    if self.sent >= self.out.len() / 2 {
+                        self.out.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return Ok(());
+                }
                 Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }

@@ -201,7 +201,10 @@ impl Port for Remote {
             if before == 0 {
                 self.heard = Instant::now();
             }
-            (self.since, self.look) = (self.now, self.now + LOOKS.0);
+            // Where answers are awaited already, no send puts the look for them off.
+            let look = self.now + LOOKS.0;
+            self.look = if before == 0 { look } else { self.look.min(look) };
+            self.since = self.now;
         }
     }
 

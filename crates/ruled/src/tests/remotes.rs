@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use ftl::Start;
+use ftl::{Over, Start, Target};
 use port::random::Random;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 use rules::Checked;
 use simulation::{Lower, Setup, lives};
 
-use super::{checked, small_keeping, suit};
+use super::{Small, checked, small_keeping, suit};
 use crate::mutation::{Mutation, set as break_by};
 use crate::{Remote, RemoteDrive, RemoteError, Ruled, RuledConfig};
 
@@ -440,4 +440,75 @@ proptest::proptest! {
 fn a_cache_has_hits() {
     let hits: u64 = (0..8).map(|seed| any_interleaving(seed, 0, 4, 0)).sum();
     assert!(hits > 400, "{hits}");
+}
+
+/// A drive before a remote one of 40 blocks, by a set of so much text.
+fn before_one(held: &Arc<Mutex<Held>>, rules: Checked) -> (Ruled<Small>, RuledConfig) {
+    let (device, _) = small_keeping("null", 8);
+    let remotes = vec![Far::drive(held, 40)];
+    let config = RuledConfig { bytes: 40 * BLOCK_BYTES, rules, control: None, remotes };
+    (Ruled::new(device, &config).unwrap(), config)
+}
+
+/// Lets all that can happen happen; gives how requests ended.
+fn settle(drive: &mut Ruled<Small>, reqs: Vec<BlockReq>, now: &mut Time) -> Vec<Status> {
+    let (mut cmds, mut done) = (Ring::new(64), Ring::new(64));
+    let (wanted, mut ended) = (reqs.len(), Vec::new());
+    reqs.into_iter().for_each(|req| cmds.put(|| req));
+    drive.submit(*now, &mut cmds);
+    while ended.len() < wanted || wanted == 0 {
+        let Some(at) = drive.next_event() else { break };
+        *now = at.max(*now);
+        drive.advance(*now, &mut done);
+        ended.extend(done.drain().map(|one| one.status));
+    }
+    ended
+}
+
+fn one(op: BlockOp, lba: u64) -> BlockReq {
+    BlockReq::new(lba, op, lba * BLOCK_BYTES, BLOCK_BYTES, Buffer::zeroed(8).unwrap())
+}
+
+/// A drive once panicked where a block was fetched by the set before, and units were those of
+/// the set after. And where copies are kept no map begins anew.
+#[test]
+fn a_set_that_is_installed_keeps_nothing_that_the_one_before_fetched() {
+    let set = |units: u64, holds: u64, read: &str| {
+        checked(&format!(
+            "set a application 0 lba 0..40 units 0..{units} remotes 0..1
+             map at[40] of address in 0..2 map holds[4] of 0..{holds}
+             rule read priority 0 when op == read {read}
+             rule all priority 0 when op != read and op != idle then remote 0"
+        ))
+    };
+    let held = Held::new(40 * BLOCK_BYTES, 8, 1);
+    let (mut drive, _) = before_one(&held, set(2, 9, "then fill into at[lba], remote 0"));
+    let (mut cmds, mut now) = (Ring::new(64), Time::ZERO);
+    (0..16).for_each(|lba| cmds.put(|| one(BlockOp::Read, lba)));
+    drive.submit(now, &mut cmds);
+    let refused = drive.install(&set(8, 10, "then remote 0")).unwrap_err();
+    assert!(matches!(refused, crate::RuledError::Maps), "{refused}");
+    drive.install(&set(8, 9, "then remote 0")).unwrap();
+    let ended = settle(&mut drive, vec![one(BlockOp::Read, 30)], &mut now);
+    assert!(ended.iter().all(|status| status.is_ok()), "{ended:?}");
+    settle(&mut drive, vec![one(BlockOp::Read, 31)], &mut now);
+    let first = drive.blocks.firsts[0];
+    assert!((0..40).all(|n| drive.leads(first + n).is_none()));
+}
+
+/// What a remote drive fails to do at the end costs nothing that lies here.
+#[test]
+fn an_end_without_the_remote_drive_keeps_what_is_here() {
+    let held = Held::new(40 * BLOCK_BYTES, 8, 1);
+    let (mut drive, config) = before_one(&held, set(40, 8, 1));
+    let mut now = Time::ZERO;
+    let writes = [0, 1].map(|lba| one(BlockOp::Write, lba)).into();
+    assert_eq!(settle(&mut drive, writes, &mut now), [Status::SUCCESS; 2]);
+    held.lock().unwrap().fails = 1;
+    drive.close(now);
+    settle(&mut drive, vec![], &mut now);
+    assert!(!drive.is_closed() && held.lock().unwrap().failed > 0);
+    let below = Box::new(drive).into_below();
+    let (again, _) = Ruled::recover(below, &config, now).unwrap();
+    assert!(again.leads(again.blocks.firsts[0] + 1).is_some());
 }
