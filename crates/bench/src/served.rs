@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::replay::Takes;
 use crate::{Bench, load, pattern};
 use drive::error::Error;
-use drive::spec::{ChannelSpec, NbdAddress};
+use drive::spec::{ChannelSpec, NbdDrive};
 use load::channel::Channelled;
 use load::runner;
 use load::served::{Offer, Remote, Served};
@@ -22,11 +22,11 @@ use load::watch::Watch;
 /// Measures one behind NBD.
 pub(crate) fn served(
     args: &BenchArgs,
-    address: &NbdAddress,
+    drive: &NbdDrive,
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
     check(args)?;
-    let driver = Served::connect(address, watch)?;
+    let driver = Served::connect(drive, watch)?;
     measured(args, driver, watch)
 }
 

@@ -28,16 +28,16 @@ pub(crate) fn of(config: &DriveConfig, seed: u64, kept: u32) -> Result<Vec<Remot
                 Ok(Box::new(Near(drive)))
             })
         }
-        RemoteConfig::Nbd { address, on_a_clock: false } => {
+        RemoteConfig::Nbd { served, on_a_clock: false } => {
             return Err(Error::Usage(format!(
-                "{}: the remote drive nbd:{address} answers in real time, and this drive's time is \
+                "{}: the remote drive {served} answers in real time, and this drive's time is \
                  virtual: serve this one, or give --clock real to bench, or take remote=mem:",
                 config.name
             )));
         }
-        RemoteConfig::Nbd { address, on_a_clock: true } => RemoteDrive::new(move || {
-            let at = resolve(&address)?;
-            let client = first_of(&at, |at| Client::connect_with(at, "", Waiter::default()))?;
+        RemoteConfig::Nbd { served, on_a_clock: true } => RemoteDrive::new(move || {
+            let connect = |at: &_| Client::connect_with(at, &served.export, Waiter::default());
+            let client = first_of(&resolve(&served.address)?, connect)?;
             Ok(Box::new(Far(Served::new(client)?, false)))
         }),
     };

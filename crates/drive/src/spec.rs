@@ -27,7 +27,7 @@ mod storage;
 mod value;
 
 pub use ::storage::Engine;
-pub use address::NbdAddress;
+pub use address::{NbdAddress, NbdDrive};
 pub use channel::ChannelSpec;
 pub use config::{DriveConfig, RemoteConfig};
 pub use error::DriveError;
@@ -46,7 +46,7 @@ pub enum DriveSpec {
     /// `mem:`: the whole stack in this process.
     Memory(MemorySpec),
     /// `nbd:`: a drive that somebody serves.
-    Nbd(NbdAddress),
+    Nbd(NbdDrive),
     /// `channel:`: the same, by application channels.
     Channel(ChannelSpec),
     /// `null:`: the bare null driver.
@@ -66,9 +66,9 @@ impl FromStr for DriveSpec {
     fn from_str(text: &str) -> Result<DriveSpec, DriveError> {
         match text.split_once(':') {
             Some(("mem", rest)) => Ok(DriveSpec::Memory(MemorySpec::parse(rest)?)),
-            Some(("nbd", rest)) if rest.starts_with("//") => NbdAddress::of_uri(text),
-            Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse()?)),
-            Some(("nbd+unix", _)) => NbdAddress::of_uri(text),
+            Some(("nbd", rest)) if rest.starts_with("//") => NbdDrive::of_uri(text),
+            Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse::<NbdAddress>()?.into())),
+            Some(("nbd+unix", _)) => NbdDrive::of_uri(text),
             Some(("channel", rest)) => Ok(DriveSpec::Channel(ChannelSpec::parse(rest)?)),
             Some(("null", rest)) => Ok(DriveSpec::Null(NullSpec::parse(rest)?)),
             Some(("ssd", rest)) => Ok(DriveSpec::File(FileSpec::parse(rest)?)),
@@ -103,7 +103,7 @@ impl fmt::Display for DriveSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DriveSpec::Memory(spec) => spec.fmt(f),
-            DriveSpec::Nbd(address) => write!(f, "nbd:{address}"),
+            DriveSpec::Nbd(served) => write!(f, "{served}"),
             DriveSpec::Channel(spec) => spec.fmt(f),
             DriveSpec::Null(spec) => spec.fmt(f),
             DriveSpec::Storage(spec) => spec.fmt(f),

@@ -17,7 +17,7 @@ use crate::driver::Driver;
 use crate::watch::Watch;
 use drive::error::Error;
 use drive::remote::{first_of, resolve};
-use drive::spec::NbdAddress;
+use drive::spec::NbdDrive;
 
 /// Requests that may be out at once.
 const DEPTH: usize = 1 << 16;
@@ -76,12 +76,12 @@ fn failed(e: ClientError) -> Error {
 impl Served {
     /// Connects to the first of its addresses that can be reached. Gives up,
     /// now and later, when `watch` says so.
-    pub fn connect(address: &NbdAddress, watch: &Watch) -> Result<Served, Error> {
+    pub fn connect(served: &NbdDrive, watch: &Watch) -> Result<Served, Error> {
         let connect = |at: &ListenAddr| {
             let waiter = Waiter { goes_on: goes_on(watch.helper()), ..Waiter::default() };
-            Client::connect_with(at, "", waiter)
+            Client::connect_with(at, &served.export, waiter)
         };
-        let client = first_of(&resolve(address)?, connect)?;
+        let client = first_of(&resolve(&served.address)?, connect)?;
         Ok(Served {
             client,
             clock: Clock::start(),
@@ -202,11 +202,12 @@ impl Driver for Served {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drive::spec::NbdAddress;
     use std::io::Write;
     use std::os::unix::net::UnixListener;
 
     /// A server that does so much of the protocol and then says nothing.
-    fn silent(name: &str, says: &'static [u8]) -> (tempfile::TempDir, NbdAddress) {
+    fn silent(name: &str, says: &'static [u8]) -> (tempfile::TempDir, NbdDrive) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         let listener = UnixListener::bind(&path).unwrap();
@@ -217,7 +218,7 @@ mod tests {
                 all.push(sock);
             }
         });
-        (dir, NbdAddress::Unix(path.to_str().unwrap().into()))
+        (dir, NbdAddress::Unix(path.to_str().unwrap().into()).into())
     }
 
     /// What a server says that offers 1 MiB, before it says nothing.
@@ -270,7 +271,7 @@ mod tests {
         };
         assert!(first_of(&[path("a"), path("b")], reach).is_ok());
         assert!(first_of(&[path("a"), path("c")], reach).is_err());
-        let host = NbdAddress::Tcp("127.0.0.1".into(), 9);
-        assert_eq!(resolve(&host).unwrap(), [ListenAddr::Tcp(([127, 0, 0, 1], 9).into())]);
+        let host = NbdDrive::from(NbdAddress::Tcp("127.0.0.1".into(), 9));
+        assert_eq!(resolve(&host.address).unwrap(), [ListenAddr::Tcp(([127, 0, 0, 1], 9).into())]);
     }
 }

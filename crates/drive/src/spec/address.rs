@@ -32,28 +32,58 @@ impl FromStr for NbdAddress {
     }
 }
 
+/// A drive that somebody serves over NBD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdDrive {
+    /// Where.
+    pub address: NbdAddress,
+    /// The name of its export; that of the one drive that most servers have is empty.
+    pub export: String,
+}
+
+impl From<NbdAddress> for NbdDrive {
+    fn from(address: NbdAddress) -> NbdDrive {
+        NbdDrive { address, export: String::new() }
+    }
+}
+
 /// The port of NBD where a URI names none.
 const NBD_PORT: u16 = 10809;
 
-impl NbdAddress {
-    /// The drive of `nbd://HOST[:PORT]` or `nbd+unix:///?socket=PATH`, as `serve`
-    /// prints them. The one drive that a server has is without a name.
+impl NbdDrive {
+    /// The drive of `nbd://HOST[:PORT][/EXPORT]` or `nbd+unix:///[EXPORT]?socket=PATH`, as
+    /// `serve` prints them. Names are as they stand: nothing in them is encoded.
     pub(super) fn of_uri(text: &str) -> Result<DriveSpec, DriveError> {
         let wrong = || DriveError::Address { text: text.into() };
-        if let Some(rest) = text.strip_prefix("nbd+unix:") {
-            let path = rest.strip_prefix("///?socket=").or(rest.strip_prefix("//?socket="));
-            let path = path.filter(|path| !path.is_empty()).ok_or_else(wrong)?;
-            return Ok(DriveSpec::Nbd(NbdAddress::Unix(path.into())));
+        let is_plain = |export: &str| !export.contains(['/', '?', '@', '#', '%']);
+        if let Some(rest) = text.strip_prefix("nbd+unix://") {
+            let (export, path) = rest.split_once("?socket=").ok_or_else(wrong)?;
+            let export = export.strip_prefix('/').unwrap_or(export);
+            if path.is_empty() || !is_plain(export) {
+                return Err(wrong());
+            }
+            let (address, export) = (NbdAddress::Unix(path.into()), export.into());
+            return Ok(DriveSpec::Nbd(NbdDrive { address, export }));
         }
         let rest = text.strip_prefix("nbd://").ok_or_else(wrong)?;
-        let host = rest.strip_suffix('/').unwrap_or(rest);
-        if host.is_empty() || host.contains(['/', '?', '@', '#']) {
+        let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.is_empty() || !is_plain(host) || !is_plain(export) {
             return Err(wrong());
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let address = if has_port { host.into() } else { format!("{host}:{NBD_PORT}") };
         let address: NbdAddress = address.parse().map_err(|_| wrong())?;
-        Ok(DriveSpec::Nbd(address))
+        Ok(DriveSpec::Nbd(NbdDrive { address, export: export.into() }))
+    }
+}
+
+impl fmt::Display for NbdDrive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.address, self.export.as_str()) {
+            (address, "") => write!(f, "nbd:{address}"),
+            (NbdAddress::Unix(path), export) => write!(f, "nbd+unix:///{export}?socket={path}"),
+            (address, export) => write!(f, "nbd://{address}/{export}"),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::capacity::part;
 use super::memory::{Cache, MemorySpec, TargetKind, placement_name, victim_name};
 use super::value::show_size;
-use super::{NbdAddress, Part};
+use super::{NbdDrive, Part};
 use crate::fault_rules::Rules;
 
 /// A drive with all its numbers.
@@ -55,7 +55,7 @@ pub enum RemoteConfig {
     /// One that is served, for a drive on a clock.
     Nbd {
         /// Where.
-        address: NbdAddress,
+        served: NbdDrive,
         /// Whether the drive is.
         on_a_clock: bool,
     },
@@ -227,8 +227,8 @@ impl DriveConfig {
         }
         match &self.remote {
             Some(RemoteConfig::Memory(config)) => json["remote"] = config.effective(),
-            Some(RemoteConfig::Nbd { address, .. }) => {
-                json["remote"] = json!({ "name": format!("nbd:{address}") });
+            Some(RemoteConfig::Nbd { served, .. }) => {
+                json["remote"] = json!({ "name": served.to_string() });
             }
             None => {}
         }

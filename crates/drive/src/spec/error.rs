@@ -23,7 +23,10 @@ pub enum DriveError {
         example: String,
     },
     /// An NBD address that is neither a path nor host and port.
-    #[error("`{text}` is no address: write a socket's path or HOST:PORT")]
+    #[error(
+        "`{text}` is no address: write a socket's path or HOST:PORT, or a URI as \
+         nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH"
+    )]
     Address {
         /// What was given.
         text: String,

@@ -337,8 +337,8 @@ impl MemorySpec {
         }
         Ok(Some(match &**remote {
             DriveSpec::Memory(remote) => RemoteConfig::Memory(remote.resolve()?.into()),
-            DriveSpec::Nbd(address) => {
-                RemoteConfig::Nbd { address: address.clone(), on_a_clock: false }
+            DriveSpec::Nbd(served) => {
+                RemoteConfig::Nbd { served: served.clone(), on_a_clock: false }
             }
             _ => return wrong(REMOTES),
         }))

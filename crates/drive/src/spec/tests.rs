@@ -180,10 +180,19 @@ fn served_drives_are_named_by_uri_too() {
         ("nbd://localhost", "nbd:localhost:10809"),
         ("nbd://127.0.0.1:7/", "nbd:127.0.0.1:7"),
         ("nbd://[::1]", "nbd:[::1]:10809"),
+        ("nbd+unix:///target1?socket=a.sock", "nbd+unix:///target1?socket=a.sock"),
+        ("nbd://host/target1", "nbd://host:10809/target1"),
     ] {
         assert_eq!(uri.parse::<DriveSpec>().unwrap().to_string(), name);
     }
-    for bad in ["nbd://", "nbd://host/export", "nbd://host:port", "nbd+unix:///export?socket=a"] {
+    for bad in [
+        "nbd://",
+        "nbd:///export",
+        "nbd://host:port",
+        "nbd://host/a/b",
+        "nbd+unix:///a%20?socket=a",
+        "nbd+unix:///a",
+    ] {
         assert!(error(bad).contains("HOST:PORT"), "{bad}");
     }
 }

@@ -110,6 +110,10 @@ fn targets_come_and_go_while_a_drive_is_served() {
     let mut whole = client(at, "");
     assert_eq!(whole.size(), 56 << 20);
     assert_eq!(ask(&mut whole, BlockOp::Read, 32 << 20, 4096, &[]).1, vec![9; 4096]);
+    // One alone is measured by its name.
+    let uri = "nbd+unix:///logs?socket=./drive.sock";
+    let bench = common::json(at, &format!("bench {uri} --rw randread --ios 100 --qd 2"));
+    assert_eq!(bench["drive"]["size_bytes"], 24 << 20, "{bench}");
     // What cannot be had is refused, and changes nothing.
     for (line, why) in [
         ("create ./control.sock logs --units 1", "there is a target logs already"),

@@ -305,7 +305,7 @@ impl Stage {
                 server.run(&export, &shared, &stop).map_err(|e| failed(&e))
             });
             let stopping = Stopping(&stop);
-            let ran = Served::connect(&dialled(&address), watch).and_then(|mut client| {
+            let ran = Served::connect(&dialled(&address).into(), watch).and_then(|mut client| {
                 if let ListenAddr::Unix(path) = &address {
                     // Nobody else is to come, and so nothing stays after a kill.
                     let _ = fs::remove_file(path);
