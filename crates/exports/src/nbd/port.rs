@@ -25,7 +25,7 @@ const MOST: u64 = 1 << 20;
 /// How soon and how seldom it is looked, ns.
 const LOOKS: (u64, u64) = (10_000, 1_000_000);
 /// How long nothing may come, whatever the caller's time says: at its end that runs ahead.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// A served drive.
 pub struct Remote {
