@@ -68,10 +68,10 @@ impl ChangingText {
         // no text yet.
         let trial = [&[0; HEAD], &bytes[HEAD..]].concat();
         self.storage.write(place, &trial).map_err(failed)?;
-        self.storage.write_durable(place, &bytes).or_else(|e| {
+        self.storage.write_durable(place, &bytes).map_err(|e| {
             // What was refused may have been written all the same.
             let _ = self.storage.write(place, &[0; HEAD]);
-            Err(failed(e))
+            failed(e)
         })?;
         if version(&*self.storage)? != CHANGED {
             self.storage.write_durable(8, &self.changed()?).map_err(failed)?;

@@ -170,6 +170,7 @@ impl<'a> Tenants<'a> {
                 _ if stop.is_stopped() => {
                     return Err(format!("the drive is stopped: {name} stays"));
                 }
+                1 => wait(&format!("a connection to {name} to end")),
                 count => wait(&format!("{count} connections to {name} to end")),
             }
             if begun.elapsed() > GRACE {
