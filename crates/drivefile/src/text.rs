@@ -68,18 +68,25 @@ impl ChangingText {
         // no text yet.
         let trial = [&[0; HEAD], &bytes[HEAD..]].concat();
         self.storage.write(place, &trial).map_err(failed)?;
-        self.storage.write_durable(place, &bytes).map_err(|e| {
+        let named = self.storage.write_durable(place, &bytes).map_err(failed);
+        named.and_then(|()| self.name_changed()).inspect_err(|_| {
             // What was refused may have been written all the same.
             let _ = self.storage.write(place, &[0; HEAD]);
-            failed(e)
         })?;
-        if version(&*self.storage)? != CHANGED {
-            self.storage.write_durable(8, &self.changed()?).map_err(failed)?;
-        }
+        // The change is done: without this only damage of it may be taken for none.
         let complete = place_of(number - 1) + COMPLETE as u64;
-        self.storage.write_durable(complete, &completed(number)).map_err(failed)?;
+        let _ = self.storage.write_durable(complete, &completed(number));
         self.number = number;
         Ok(())
+    }
+
+    /// Makes the header say that the text changes, where it does not.
+    fn name_changed(&self) -> Result<(), FileError> {
+        if version(&*self.storage)? == CHANGED {
+            return Ok(());
+        }
+        let written = self.storage.write_durable(8, &self.changed()?);
+        written.map_err(|e| FileError::system("changing what the drive is", &e))
     }
 
     /// What makes the header say that the text changes: its bytes 8 to 15.

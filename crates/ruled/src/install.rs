@@ -33,8 +33,8 @@ fn kept_maps(rules: &Checked, remotes: u64) -> impl Iterator<Item = (usize, &Map
 }
 
 impl Suits {
-    /// For a drive of so many units and remote drives that begins with a set. Fails where it does not do all that
-    /// the set asks for.
+    /// For a drive of so many units and remote drives that begins with a set. Fails where it
+    /// does not do all that the set asks for.
     pub fn new(rules: &Checked, units: u64, remotes: u64) -> Result<Suits, RuledError> {
         let maps = kept_maps(rules, remotes).map(|(n, map)| (n, map.clone())).collect();
         let suits = Suits { units, remotes, maps };
