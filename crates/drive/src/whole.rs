@@ -317,6 +317,12 @@ macro_rules! has_what_is_below {
     };
 }
 
+mod end;
+mod faulted;
+
+pub(crate) use end::{close, end, ended, rest};
+pub use faulted::Faulted;
+
 /// The targets of a drive.
 fn targets<D: Drive + ?Sized>(drive: &D) -> impl Iterator<Item = &dyn Target> {
     (0..drive.targets()).map(|target| drive.target(target))
@@ -672,136 +678,5 @@ impl Drive for Striped<Boxed> {
             whole.at = whole.at.max(at);
         }
         Ok(whole)
-    }
-}
-
-/// A drive in which things go wrong on purpose.
-pub struct Faulted {
-    port: Struck<Boxed>,
-    rules: Rules,
-}
-
-impl Faulted {
-    /// Puts the upper ports before a drive that has the lower ones.
-    pub fn new(drive: Boxed, rules: Rules) -> Faulted {
-        Faulted { port: two_ports(drive), rules }
-    }
-
-    fn below(&self) -> &Boxed {
-        self.port.below().below()
-    }
-
-    fn below_mut(&mut self) -> &mut Boxed {
-        self.port.below_mut().below_mut()
-    }
-
-    /// From now on these rules strike.
-    fn set_rules(&mut self, rules: &Rules) {
-        set_rules(&mut self.port, Layer::Above, rules);
-        // Rules below it are of a drive that is one shard.
-        self.lower_mut(0).set_rules(rules);
-    }
-}
-
-impl Port for Faulted {
-    type Cmd = BlockReq;
-    type Done = BlockDone;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
-        self.port.submit(now, cmds);
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        self.port.next_event()
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        self.port.advance(to, done);
-    }
-
-    fn hint(&self, cmd: &BlockReq) {
-        self.port.hint(cmd);
-    }
-}
-
-impl Drive for Faulted {
-    has_what_is_below!();
-
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.set_rules(&Rules::default());
-        self.port.into_below().into_below().end(now)
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
-
-    fn read_cache(&self) -> Option<CacheCounters> {
-        self.below().read_cache()
-    }
-
-    fn power(&self, now: Time) -> Option<PowerHealth> {
-        self.below().power(now)
-    }
-
-    fn begin_faults(&mut self) {
-        let rules = self.rules.clone();
-        self.set_rules(&rules);
-    }
-
-    fn injected(&self) -> Vec<Injected> {
-        let lower = self.lower(0);
-        self.rules.injected(|layer, is_delay| match layer {
-            Layer::Above => struck(&self.port, is_delay),
-            Layer::Below => lower.struck(is_delay),
-            Layer::Medium => lower.device().medium().struck(),
-        })
-    }
-}
-
-/// Shuts down a target, and what is below it.
-pub(crate) fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
-    let (at, closed) = close(&mut *target, now);
-    ended(Box::new(target.into_below()), closed, at)
-}
-
-/// Lets a target come to its end. Gives when that is, and whether it went well.
-pub(crate) fn close<T: Over<Below: Lower>>(target: &mut T, now: Time) -> (Time, bool) {
-    target.below_mut().device_mut().set_on_a_clock(false);
-    let at = rest(target, now, Some(now));
-    target.close(now);
-    let at = at.max(rest(target, now, None));
-    (at, target.is_closed())
-}
-
-/// Lets what is due happen, until then or until nothing is: also what comes after the end,
-/// erases that nothing waits for. Gives the time that it came to, not before `now`.
-pub(crate) fn rest<P>(port: &mut P, now: Time, until: Option<Time>) -> Time
-where
-    P: Port<Cmd = BlockReq, Done = BlockDone>,
-{
-    let (mut done, mut patience, mut at) = (Ring::new(DONE), Patience::default(), now);
-    while let Some(event) = port.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-        at = at.max(event);
-        port.advance(event, &mut done);
-        done.drain().for_each(drop);
-        patience.look(event);
-    }
-    at
-}
-
-/// What a drive left whose targets have ended, all well or not.
-pub(crate) fn ended(lower: Box<dyn Lower>, closed: bool, at: Time) -> Result<Ended, Error> {
-    let device = lower.into_device();
-    let chunks = device.chunks().to_vec();
-    let medium = device.cut().into_lowest();
-    match medium.fault() {
-        Some((fault, _)) => Err(fault),
-        None if closed => Ok(Ended { shards: vec![Left { medium, chunks }], at }),
-        None => Err(Error::Failed(
-            "the drive could not be shut down, as too much of it is worn out or failed; \
-             what was flushed is there"
-                .into(),
-        )),
     }
 }
