@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
 use metrics::TopArgs;
+use speculation::SpeculateArgs;
 use standard::TestArgs;
 use studies::StudyArgs;
 use twin::TwinArgs;
@@ -205,6 +206,8 @@ pub enum Command {
                       ssdkit study simulator --quick --json\n  \
                       ssdkit study all --quick --report studies.html")]
     Study(StudyArgs),
+    /// Find out how far programs could go on while their I/O is under way.
+    Speculate(SpeculateArgs),
     /// Fit a profile to measurements of a drive.
     #[command(after_help = TWIN_EXAMPLES)]
     Twin(TwinArgs),

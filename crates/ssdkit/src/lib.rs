@@ -19,6 +19,6 @@ pub mod target;
 pub mod trace;
 
 pub use drive::Error;
-pub use {drive, fio, fronts, load, metrics, standard, studies, twin, ycsb};
+pub use {drive, fio, fronts, load, metrics, speculation, standard, studies, twin, ycsb};
 // By `use` it would be the attribute of that name, too.
 pub extern crate bench;

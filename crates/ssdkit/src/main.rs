@@ -10,7 +10,7 @@ use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
     Error, bench, compare, create, fio, fronts, info, job, manual, metrics, profiles, rules,
-    snapshot, standard, studies, target, trace, twin, ycsb,
+    snapshot, speculation, standard, studies, target, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -91,6 +91,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
         Some(Command::Test(args)) => standard::run(&args, &mut out)?,
         Some(Command::Study(args)) => studies::run(&args, &mut out)?,
+        Some(Command::Speculate(args)) => speculation::run(&args, &mut out)?,
         Some(Command::Twin(args)) => twin::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
         Some(Command::Rules(args)) => rules::run(&args, &mut out)?,

@@ -127,6 +127,24 @@ fn rule_sets_are_checked_printed_and_explained() {
 }
 
 #[test]
+fn programs_are_counted() {
+    run("speculate.md", |_| true);
+    // Who is to be counted is told apart from what was asked.
+    let potential = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+        let out = command.args(["speculate", "potential"]).args(args).output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, told) = potential(&["--once", "--", "no-such-program"]);
+    assert!(code == Some(1) && told.contains("no-such-program"), "{told}");
+    let (code, told) = potential(&["--once", "--", "false"]);
+    assert!(code == Some(1) && told.contains("exit code 1"), "{told}");
+    let (code, told) = potential(&["--once", "--before", "exit 3", "--", "true"]);
+    assert!(code == Some(1) && told.contains("exit code 3"), "{told}");
+    assert_eq!(potential(&[]).0, Some(2));
+}
+
+#[test]
 fn a_store_is_measured() {
     run("ycsb.md", |_| true);
 }
