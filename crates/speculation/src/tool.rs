@@ -2,7 +2,7 @@
 //! is there.
 //!
 //! Instructions are exact, of every thread and child, also on machines without counters. It takes
-//! about 20 times a program's own time. Building takes a fraction of a second and needs valgrind with its
+//! some 4 to 20 times a program's own time. Building takes a fraction of a second and needs valgrind with its
 //! headers and libraries (Debian's package has them) and a C compiler; where one is missing, the
 //! error says which. Programs run on x86-64 and AArch64, 64 bits.
 
