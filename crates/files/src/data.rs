@@ -1,0 +1,363 @@
+//! What changes and reads the bytes of files.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::disk::{BLOCK, Disk, Page};
+use crate::error::FilesError;
+use crate::extents::Extents;
+use crate::files::{Files, MOST_BYTES};
+use crate::mutation::{self, Mutation};
+use crate::node::{Content, Node};
+use crate::operation::Inode;
+
+/// Bytes that are written at once.
+const AT_ONCE: usize = 64 * BLOCK;
+/// Extents that are taken out in one go: what a transaction has room for.
+const CUT_AT_ONCE: usize = 20;
+
+fn page_of(offset: u64) -> u32 {
+    (offset / BLOCK as u64) as u32
+}
+
+fn in_page(offset: u64) -> usize {
+    (offset % BLOCK as u64) as usize
+}
+
+impl Node {
+    /// What a file has.
+    pub(crate) fn file(
+        &self,
+        inode: Inode,
+    ) -> Result<(&Extents, &BTreeMap<u32, Page>), FilesError> {
+        match &self.content {
+            Content::File { extents, dirty } => Ok((extents, dirty)),
+            Content::Folder(_) => Err(FilesError::IsFolder(inode)),
+            Content::Link(_) => Err(FilesError::NotFile(inode)),
+        }
+    }
+}
+
+impl<D: Disk> Files<D> {
+    pub(crate) fn file(
+        &self,
+        inode: Inode,
+    ) -> Result<(&Extents, &BTreeMap<u32, Page>), FilesError> {
+        self.node(inode)?.file(inode)
+    }
+
+    /// A page as it is now. `None`: it is zeros, and has no block, or none that was written.
+    fn page_now(&mut self, inode: Inode, page: u32) -> Result<Option<Page>, FilesError> {
+        let (extents, dirty) = self.file(inode)?;
+        if let Some(page) = dirty.get(&page) {
+            return Ok(Some(page.clone()));
+        }
+        let Some(block) = extents.block(page) else { return Ok(None) };
+        let mut page = Arc::new([0; BLOCK]);
+        self.disk.read(u64::from(block), &mut Arc::make_mut(&mut page)[..])?;
+        Ok(Some(page))
+    }
+
+    /// A page of a file is dirty from now on. There is room for it.
+    fn set_dirty(&mut self, inode: Inode, number: u32, page: Page) {
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Content::File { extents, dirty } = &mut node.content else {
+            unreachable!("it is a file")
+        };
+        if dirty.is_empty() {
+            self.dirty_files.push_back(inode);
+        }
+        if dirty.insert(number, page).is_none() {
+            self.dirty += 1;
+            if extents.part(number, 1).start.is_none() {
+                self.store.space.reserve(1);
+            }
+        }
+    }
+
+    /// Reads bytes from `offset` on, and says how many there were. Bytes that were never written
+    /// are zeros.
+    pub fn read(
+        &mut self,
+        inode: Inode,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize, FilesError> {
+        let node = self.nodes.get(&inode).ok_or(FilesError::NoInode(inode))?;
+        let (extents, dirty) = node.file(inode)?;
+        let len = node.size.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        let mut at = 0;
+        while at < len {
+            let (page, from) = (page_of(offset + at as u64), in_page(offset + at as u64));
+            let piece = (BLOCK - from).min(len - at);
+            let to = &mut bytes[at..at + piece];
+            at += piece;
+            if let Some(page) = dirty.get(&page) {
+                to.copy_from_slice(&page[from..from + piece]);
+                continue;
+            }
+            let Some(block) = extents.block(page) else {
+                to.fill(0);
+                continue;
+            };
+            if piece < BLOCK {
+                let mut whole = [0; BLOCK];
+                self.disk.read(u64::from(block), &mut whole)?;
+                to.copy_from_slice(&whole[from..from + piece]);
+                continue;
+            }
+            // Whole pages that lie in a row are one read.
+            at -= piece;
+            let most = ((len - at) / BLOCK).min(AT_ONCE / BLOCK) as u32;
+            let next = dirty.range(page..).next().map_or(u32::MAX, |(&next, _)| next);
+            let run = extents.part(page, most).len.min(next - page) as usize * BLOCK;
+            self.disk.read(u64::from(block), &mut bytes[at..at + run])?;
+            at += run;
+        }
+        Ok(len)
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        inode: Inode,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), FilesError> {
+        self.file(inode)?;
+        let end = offset.saturating_add(data.len() as u64);
+        if end > MOST_BYTES {
+            return Err(FilesError::TooLarge(end));
+        }
+        let mut at = 0;
+        while at < data.len() {
+            let from = offset + at as u64;
+            let piece = (AT_ONCE - in_page(from)).min(data.len() - at);
+            self.write_piece(inode, from, &data[at..at + piece])?;
+            self.limit_dirty()?;
+            at += piece;
+        }
+        Ok(())
+    }
+
+    fn write_piece(&mut self, inode: Inode, offset: u64, data: &[u8]) -> Result<(), FilesError> {
+        let end = offset + data.len() as u64;
+        let (first, last) = (page_of(offset), page_of(end - 1));
+        let (extents, dirty) = self.file(inode)?;
+        let is_new =
+            |page: &u32| !dirty.contains_key(page) && extents.part(*page, 1).start.is_none();
+        let new = (first..=last).filter(is_new).count() as u64;
+        self.make_room(new, true)?;
+        self.make_room_to_change(1)?;
+        // Of the first and the last page a part stays.
+        let is_part = in_page(offset) > 0 || (first == last && in_page(end) > 0);
+        let mut head = if is_part { self.page_now(inode, first)? } else { None };
+        let is_part = last > first && in_page(end) > 0;
+        let mut tail = if is_part { self.page_now(inode, last)? } else { None };
+        let mut at = 0;
+        for page in first..=last {
+            let from = in_page(offset + at as u64);
+            let piece = (BLOCK - from).min(data.len() - at);
+            let old = if page == first { head.take() } else { None };
+            let old = if page == last && last > first { tail.take() } else { old };
+            let mut new = old.unwrap_or_else(|| Arc::new([0; BLOCK]));
+            Arc::make_mut(&mut new)[from..from + piece].copy_from_slice(&data[at..at + piece]);
+            self.set_dirty(inode, page, new);
+            at += piece;
+        }
+        let node = self.node_mut(inode);
+        node.size = node.size.max(end);
+        let disk_size = node.disk_size;
+        // As with ext4 the size goes ahead of the data where the block is there already.
+        if end > disk_size && self.file(inode)?.0.block(last).is_some() {
+            self.set_disk_size(inode, end);
+        }
+        Ok(())
+    }
+
+    /// What the inode says of the size.
+    pub(crate) fn set_disk_size(&mut self, inode: Inode, size: u64) {
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Node { bag, disk_size, .. } = node;
+        if *disk_size != size {
+            *disk_size = size;
+            bag.header(&mut self.store.meta, |header| header.size = size);
+        }
+        self.touch(inode, !mutation::is(Mutation::SizeMayWait));
+    }
+
+    pub(crate) fn truncate(&mut self, inode: Inode, size: u64) -> Result<(), FilesError> {
+        let (old, _) = (self.node(inode)?.size, self.file(inode)?);
+        if size > MOST_BYTES {
+            return Err(FilesError::TooLarge(size));
+        }
+        self.make_room_to_change(4)?;
+        if size < old {
+            if in_page(size) > 0 {
+                self.zero(inode, page_of(size), in_page(size)..BLOCK)?;
+            }
+            let from = page_of(size.next_multiple_of(BLOCK as u64));
+            self.drop_dirty(inode, from, u32::MAX);
+            if size == 0 {
+                self.clear(inode);
+            } else {
+                self.cut(inode, from, u32::MAX, Some(size))?;
+            }
+        }
+        self.node_mut(inode).size = size;
+        self.set_disk_size(inode, size);
+        Ok(())
+    }
+
+    /// All extents go.
+    fn clear(&mut self, inode: Inode) {
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Node { content, bag, .. } = node;
+        if let Content::File { extents, .. } = content {
+            extents.clear(bag, &mut self.store);
+        }
+        if self.layout.options.replace_writes {
+            self.running.eager.insert(inode);
+        }
+    }
+
+    /// Pages lose their blocks. If a transaction does not hold all of it the file is, after
+    /// each but the last, cut down to where that came, but not below `size`.
+    fn cut(
+        &mut self,
+        inode: Inode,
+        from: u32,
+        to: u32,
+        size: Option<u64>,
+    ) -> Result<(), FilesError> {
+        let mut to = to;
+        while to > from {
+            self.make_room(2, false)?;
+            self.make_room_to_change(CUT_AT_ONCE + 4)?;
+            let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+            let Node { content, bag, disk_size, .. } = node;
+            let Content::File { extents, .. } = content else { unreachable!("it is a file") };
+            let place = (bag, &mut self.store);
+            let (given, done) = extents.cut(place, (from, to), CUT_AT_ONCE)?;
+            let left = size.map(|size| size.max(u64::from(done) * BLOCK as u64).min(*disk_size));
+            given.iter().for_each(|run| self.store.space.give(run.start, run.len));
+            let pages = (inode, done)..(inode, to);
+            let ordered: Vec<_> = self.running.ordered.range(pages).copied().collect();
+            ordered.iter().for_each(|page| {
+                self.running.ordered.remove(page);
+            });
+            if let Some(left) = left {
+                self.set_disk_size(inode, left);
+            }
+            self.touch(inode, true);
+            to = done;
+        }
+        Ok(())
+    }
+
+    /// Dirty pages that need not be written any more.
+    fn drop_dirty(&mut self, inode: Inode, from: u32, to: u32) {
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Content::File { extents, dirty } = &mut node.content else {
+            unreachable!("it is a file")
+        };
+        let pages: Vec<u32> = dirty.range(from..to).map(|(&page, _)| page).collect();
+        for page in pages {
+            dirty.remove(&page);
+            self.dirty -= 1;
+            if extents.part(page, 1).start.is_none() {
+                self.store.space.unreserve(1);
+            }
+        }
+    }
+
+    /// Bytes of a page become zeros.
+    fn zero(&mut self, inode: Inode, number: u32, bytes: Range<usize>) -> Result<(), FilesError> {
+        let Some(mut page) = self.page_now(inode, number)? else { return Ok(()) };
+        if mutation::is(Mutation::KeepTail) {
+            return Ok(());
+        }
+        Arc::make_mut(&mut page)[bytes].fill(0);
+        self.set_dirty(inode, number, page);
+        if self.file(inode)?.0.block(number).is_some() {
+            self.running.ordered.insert((inode, number));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn allocate(
+        &mut self,
+        inode: Inode,
+        offset: u64,
+        len: u64,
+        keep_size: bool,
+    ) -> Result<(), FilesError> {
+        let end = offset.saturating_add(len);
+        if end > MOST_BYTES {
+            return Err(FilesError::TooLarge(end));
+        }
+        let (extents, dirty) = self.file(inode)?;
+        let (first, last) = (page_of(offset), page_of(end.next_multiple_of(BLOCK as u64)));
+        let (mut at, mut needed) = (first, 0);
+        while at < last {
+            let part = extents.part(at, last - at);
+            at += part.len;
+            if part.start.is_none() {
+                let pages = dirty.range(part.page..at).count() as u64;
+                needed += u64::from(part.len) - pages;
+            }
+        }
+        self.make_room(needed, true)?;
+        self.make_room_to_change(4)?;
+        let mut at = if len == 0 { last } else { first };
+        while at < last {
+            at += self.allocate_part(inode, at, last - at)?;
+        }
+        let size = self.node(inode)?.size;
+        if !keep_size && len > 0 && end > size {
+            self.node_mut(inode).size = end;
+            self.set_disk_size(inode, end);
+        }
+        Ok(())
+    }
+
+    /// Gives blocks to the first pages of these, if they have none. How many are done.
+    fn allocate_part(&mut self, inode: Inode, at: u32, most: u32) -> Result<u32, FilesError> {
+        self.make_room_to_change(4)?;
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Node { content, bag, .. } = node;
+        let Content::File { extents, dirty } = content else { unreachable!("it is a file") };
+        let part = extents.part(at, most);
+        if part.start.is_some() {
+            return Ok(part.len);
+        }
+        let run = self.store.space.take(extents.goal(at), part.len)?;
+        extents.put((bag, &mut self.store), at, run, true)?;
+        let reserved = dirty.range(at..at + run.len).count() as u64;
+        self.store.space.unreserve(reserved);
+        self.touch(inode, true);
+        Ok(run.len)
+    }
+
+    pub(crate) fn punch(&mut self, inode: Inode, offset: u64, len: u64) -> Result<(), FilesError> {
+        self.file(inode)?;
+        let end = offset.saturating_add(len).min(MOST_BYTES);
+        if offset >= end {
+            return Ok(());
+        }
+        self.make_room(2, false)?;
+        self.make_room_to_change(4)?;
+        let (first, last) = (page_of(offset.next_multiple_of(BLOCK as u64)), page_of(end));
+        if first > last {
+            return self.zero(inode, last, in_page(offset)..in_page(end));
+        }
+        if in_page(offset) > 0 {
+            self.zero(inode, first - 1, in_page(offset)..BLOCK)?;
+        }
+        if in_page(end) > 0 {
+            self.zero(inode, last, 0..in_page(end))?;
+        }
+        self.drop_dirty(inode, first, last);
+        self.cut(inode, first, last, None)
+    }
+}

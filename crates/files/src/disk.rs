@@ -1,0 +1,72 @@
+//! What files lie on: blocks of 4 KiB, and what may go wrong with them.
+
+use std::sync::Arc;
+
+use port::Status;
+use thiserror::Error;
+
+/// Bytes of a block.
+pub const BLOCK: usize = 4096;
+
+/// The bytes of a block, shared until somebody changes them.
+pub type Page = Arc<[u8; BLOCK]>;
+
+/// What was asked of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Blocks were read.
+    Read,
+    /// Blocks were written.
+    Write,
+    /// What was written was to be made durable.
+    Flush,
+    /// Blocks were given up.
+    Trim,
+}
+
+/// A request that the disk did not carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the drive failed a {request:?} of {blocks} blocks from {at} on: {status:?}")]
+pub struct DiskError {
+    /// What was asked.
+    pub request: Request,
+    /// The first block.
+    pub at: u64,
+    /// How many blocks.
+    pub blocks: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// A drive of blocks with a volatile cache. What was written is durable after the next flush; a
+/// cut before that leaves of each block what it was or any of what was written to it since.
+pub trait Disk {
+    /// How many blocks there are.
+    fn blocks(&self) -> u64;
+
+    /// Reads whole blocks from `at` on.
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), DiskError>;
+
+    /// Writes whole blocks from `at` on.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Makes durable what was written.
+    fn flush(&mut self) -> Result<(), DiskError>;
+
+    /// Gives up blocks: what they hold from now on is up to the disk.
+    fn trim(&mut self, at: u64, blocks: u64) -> Result<(), DiskError>;
+}
+
+/// An error if blocks of that disk do not all exist, or bytes are not whole blocks.
+pub(crate) fn within(
+    disk_blocks: u64,
+    request: Request,
+    at: u64,
+    bytes: usize,
+) -> Result<(), DiskError> {
+    let blocks = (bytes / BLOCK) as u64;
+    if bytes.is_multiple_of(BLOCK) && at.checked_add(blocks).is_some_and(|end| end <= disk_blocks) {
+        return Ok(());
+    }
+    Err(DiskError { request, at, blocks, status: Status::LBA_OUT_OF_RANGE })
+}

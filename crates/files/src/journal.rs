@@ -1,0 +1,271 @@
+//! The journal: a ring of transactions, each whole or not there. `docs/formats.md` draws it.
+//!
+//! Guarantees: a transaction whose commit has returned is found after a cut; one without its
+//! commit record is not. Space of the ring is used again when what was there is durable in
+//! place, and the header says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::disk::{BLOCK, Disk, DiskError, Page};
+use crate::error::FilesError;
+use crate::layout::{JOURNAL_HEADER, Layout, RING, SECTOR, half, put, word};
+use crate::mutation::{self, Mutation};
+
+const HEADER: u32 = 0x4448_4a53;
+const LIST: u32 = 0x534c_4a53;
+const COMMIT: u32 = 0x4d43_4a53;
+
+/// Where the numbers of blocks begin in a list.
+const LIST_BYTES: usize = 24;
+/// Blocks that one list names.
+const PER_LIST: usize = (BLOCK - LIST_BYTES) / 4;
+/// Blocks that are written at once.
+const AT_ONCE: usize = 64;
+
+/// The journal of mounted files.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    ring: u32,
+    /// Where the next transaction begins in the ring, and its number.
+    head: u32,
+    sequence: u64,
+    /// Blocks of the ring that are taken.
+    used: u32,
+    /// What transactions have and the disk does not have in place.
+    committed: BTreeMap<u32, Page>,
+}
+
+/// Blocks of the ring that a transaction takes.
+fn space(images: usize) -> usize {
+    images + images.div_ceil(PER_LIST) + 1
+}
+
+fn head_block(magic: u32, count: u32, sequence: u64) -> [u8; BLOCK] {
+    let mut bytes = [0; BLOCK];
+    put(&mut bytes, 8, magic.to_le_bytes());
+    put(&mut bytes, 12, count.to_le_bytes());
+    put(&mut bytes, 16, sequence.to_le_bytes());
+    bytes
+}
+
+/// Sets the checksum of as many bytes.
+fn seal(bytes: &mut [u8], len: usize) {
+    let sum = xxh3_64(&bytes[8..len]);
+    put(bytes, 0, sum.to_le_bytes());
+}
+
+fn is_sealed(bytes: &[u8], len: usize, magic: u32) -> bool {
+    half(bytes, 8) == magic && word(bytes, 0) == xxh3_64(&bytes[8..len])
+}
+
+/// Writes pages that lie one behind the other in pieces.
+struct Writer<'a, D> {
+    disk: &'a mut D,
+    ring: u32,
+    at: u32,
+    bytes: Vec<u8>,
+    sum: Xxh3,
+}
+
+impl<D: Disk> Writer<'_, D> {
+    fn push(&mut self, block: &[u8; BLOCK]) -> Result<(), DiskError> {
+        self.sum.update(block);
+        self.bytes.extend_from_slice(block);
+        let blocks = self.bytes.len() / BLOCK;
+        if blocks == AT_ONCE || self.at as usize + blocks == self.ring as usize {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        if !self.bytes.is_empty() {
+            self.disk.write(u64::from(RING + self.at), &self.bytes)?;
+            self.at = (self.at + (self.bytes.len() / BLOCK) as u32) % self.ring;
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Journal {
+    /// Makes the journal of a new file system.
+    pub(crate) fn format<D: Disk>(layout: &Layout, disk: &mut D) -> Result<Journal, DiskError> {
+        let journal = Journal {
+            ring: layout.ring,
+            head: 0,
+            sequence: 1,
+            used: 0,
+            committed: BTreeMap::new(),
+        };
+        journal.write_header(disk)?;
+        Ok(journal)
+    }
+
+    /// The most blocks that a transaction may have.
+    pub(crate) fn most(&self) -> usize {
+        self.ring as usize * 3 / 4
+    }
+
+    /// The next transaction that counts begins at the head.
+    fn write_header<D: Disk>(&self, disk: &mut D) -> Result<(), DiskError> {
+        let mut bytes = head_block(HEADER, self.head, self.sequence);
+        seal(&mut bytes, SECTOR);
+        disk.write(u64::from(JOURNAL_HEADER), &bytes)
+    }
+
+    /// Writes a transaction and makes it durable, and all that was written before it.
+    pub(crate) fn commit<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        images: &[(u32, Page)],
+    ) -> Result<(), DiskError> {
+        debug_assert!(space(images.len()) + self.used as usize <= self.ring as usize);
+        if mutation::is(Mutation::CheckpointBeforeCommit) {
+            write_in_place(disk, images.iter().map(|(at, page)| (*at, page)))?;
+        }
+        let bytes = Vec::with_capacity(AT_ONCE.min(images.len() + 1) * BLOCK);
+        let (ring, at) = (self.ring, self.head);
+        let mut writer = Writer { disk, ring, at, bytes, sum: Xxh3::new() };
+        for part in images.chunks(PER_LIST) {
+            let mut list = head_block(LIST, part.len() as u32, self.sequence);
+            for (n, (at, _)) in part.iter().enumerate() {
+                put(&mut list, LIST_BYTES + 4 * n, at.to_le_bytes());
+            }
+            seal(&mut list, BLOCK);
+            writer.push(&list)?;
+            part.iter().try_for_each(|(_, page)| writer.push(page))?;
+        }
+        writer.flush()?;
+        let (at, sum) = (writer.at, writer.sum.digest());
+        if !mutation::is(Mutation::NoFlushBeforeCommit) {
+            disk.flush()?;
+        }
+        let mut commit = head_block(COMMIT, images.len() as u32, self.sequence);
+        put(&mut commit, 24, sum.to_le_bytes());
+        seal(&mut commit, SECTOR);
+        disk.write(u64::from(RING + at), &commit)?;
+        if !mutation::is(Mutation::NoFlushAfterCommit) {
+            disk.flush()?;
+        }
+        self.used += space(images.len()) as u32;
+        self.head = (at + 1) % self.ring;
+        self.sequence += 1;
+        self.committed.extend(images.iter().cloned());
+        Ok(())
+    }
+
+    /// Whether a transaction of so many blocks fits before the next checkpoint.
+    pub(crate) fn has_room(&self, images: usize) -> bool {
+        self.used as usize + space(images) <= self.ring as usize
+    }
+
+    /// Writes all in place that transactions have, and frees the ring.
+    pub(crate) fn checkpoint<D: Disk>(&mut self, disk: &mut D) -> Result<(), DiskError> {
+        if self.used == 0 {
+            return Ok(());
+        }
+        write_in_place(disk, self.committed.iter().map(|(at, page)| (*at, page)))?;
+        if !mutation::is(Mutation::ReuseJournalEarly) {
+            disk.flush()?;
+        }
+        self.write_header(disk)?;
+        disk_flush_unless_broken(disk)?;
+        self.used = 0;
+        self.committed.clear();
+        Ok(())
+    }
+
+    /// Reads the journal and writes in place what it has.
+    pub(crate) fn replay<D: Disk>(layout: &Layout, disk: &mut D) -> Result<Journal, FilesError> {
+        let mut bytes = [0; BLOCK];
+        disk.read(u64::from(JOURNAL_HEADER), &mut bytes)?;
+        if !is_sealed(&bytes, SECTOR, HEADER) || half(&bytes, 12) >= layout.ring {
+            let what = "the header of the journal is damaged";
+            return Err(FilesError::Damaged { block: u64::from(JOURNAL_HEADER), what });
+        }
+        let (head, sequence) = (half(&bytes, 12), word(&bytes, 16));
+        let (ring, committed) = (layout.ring, BTreeMap::new());
+        let mut journal = Journal { ring, head, sequence, used: 0, committed };
+        while let Some((images, blocks)) = journal.read_transaction(disk)? {
+            let fixed = u64::from(layout.table());
+            if let Some(&(at, _)) =
+                images.iter().find(|&&(at, _)| u64::from(at) < fixed || at >= layout.blocks)
+            {
+                let what = "a transaction of the journal has a block that is none of metadata";
+                return Err(FilesError::Damaged { block: u64::from(at), what });
+            }
+            journal.committed.extend(images);
+            journal.head = (journal.head + blocks) % journal.ring;
+            journal.sequence = journal.sequence.saturating_add(1);
+            journal.used += blocks;
+        }
+        journal.checkpoint(disk)?;
+        Ok(journal)
+    }
+
+    fn read<D: Disk>(&self, disk: &mut D, n: usize) -> Result<[u8; BLOCK], DiskError> {
+        let mut bytes = [0; BLOCK];
+        let at = (self.head as usize + n) % self.ring as usize;
+        disk.read(u64::from(RING) + at as u64, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The transaction at the head, if there is a whole one, and the blocks that it takes.
+    #[allow(clippy::type_complexity)]
+    fn read_transaction<D: Disk>(
+        &self,
+        disk: &mut D,
+    ) -> Result<Option<(Vec<(u32, Page)>, u32)>, DiskError> {
+        let (mut images, mut at, mut sum) = (Vec::new(), 0, Xxh3::new());
+        let left = (self.ring - self.used.min(self.ring)) as usize;
+        while at < left {
+            let block = self.read(disk, at)?;
+            let (count, is_next) = (half(&block, 12) as usize, word(&block, 16) == self.sequence);
+            if is_next && is_sealed(&block, SECTOR, COMMIT) {
+                let is_whole = count == images.len() && word(&block, 24) == sum.digest();
+                return Ok(is_whole.then_some((images, at as u32 + 1)));
+            }
+            if !is_next || !is_sealed(&block, BLOCK, LIST) || count > PER_LIST || at + count >= left
+            {
+                break;
+            }
+            sum.update(&block);
+            for n in 0..count {
+                let image = self.read(disk, at + 1 + n)?;
+                sum.update(&image);
+                images.push((half(&block, LIST_BYTES + 4 * n), Arc::new(image)));
+            }
+            at += 1 + count;
+        }
+        let is_taken = mutation::is(Mutation::ReplayHalf) && !images.is_empty();
+        Ok(is_taken.then_some((images, at as u32)))
+    }
+}
+
+fn disk_flush_unless_broken<D: Disk>(disk: &mut D) -> Result<(), DiskError> {
+    if mutation::is(Mutation::ReuseJournalEarly) { Ok(()) } else { disk.flush() }
+}
+
+/// Writes blocks, in a row those that are.
+pub(crate) fn write_in_place<'a, D: Disk>(
+    disk: &mut D,
+    blocks: impl Iterator<Item = (u32, &'a Page)>,
+) -> Result<(), DiskError> {
+    let (mut start, mut bytes) = (0, Vec::new());
+    for (at, page) in blocks {
+        let next = u64::from(start) + (bytes.len() / BLOCK) as u64;
+        if !bytes.is_empty() && (u64::from(at) != next || bytes.len() == AT_ONCE * BLOCK) {
+            disk.write(u64::from(start), &bytes)?;
+            bytes.clear();
+        }
+        if bytes.is_empty() {
+            start = at;
+        }
+        bytes.extend_from_slice(&page[..]);
+    }
+    if bytes.is_empty() { Ok(()) } else { disk.write(u64::from(start), &bytes) }
+}

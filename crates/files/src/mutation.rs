@@ -1,0 +1,64 @@
+//! Ways to break the order of writes on purpose, to see that tests find them.
+
+/// A way to break a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Ordered data are written after the commit that makes them reachable.
+    CommitBeforeData,
+    /// No flush between a transaction and its commit record.
+    NoFlushBeforeCommit,
+    /// No flush after the commit record.
+    NoFlushAfterCommit,
+    /// Blocks are written in place before their transaction has its commit record.
+    CheckpointBeforeCommit,
+    /// A transaction without a commit record is replayed.
+    ReplayHalf,
+    /// Space of the journal is used again before what was there is durable in place.
+    ReuseJournalEarly,
+    /// Blocks of data are given to others before it is durable that they are free.
+    ReuseDataEarly,
+    /// Blocks of metadata are given to others while the journal would still write them.
+    ReuseMetadataEarly,
+    /// `fdatasync` takes a new size for something that may wait.
+    SizeMayWait,
+    /// The rest of the last block keeps its bytes when a file is cut.
+    KeepTail,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 10] = [
+        Mutation::CommitBeforeData,
+        Mutation::NoFlushBeforeCommit,
+        Mutation::NoFlushAfterCommit,
+        Mutation::CheckpointBeforeCommit,
+        Mutation::ReplayHalf,
+        Mutation::ReuseJournalEarly,
+        Mutation::ReuseDataEarly,
+        Mutation::ReuseMetadataEarly,
+        Mutation::SizeMayWait,
+        Mutation::KeepTail,
+    ];
+}
+
+#[cfg(feature = "mutations")]
+thread_local! {
+    static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this thread breaks this promise, or none.
+#[cfg(feature = "mutations")]
+pub fn set(mutation: Option<Mutation>) {
+    CURRENT.set(mutation);
+}
+
+#[cfg(feature = "mutations")]
+pub(crate) fn is(mutation: Mutation) -> bool {
+    CURRENT.get() == Some(mutation)
+}
+
+#[cfg(not(feature = "mutations"))]
+#[inline(always)]
+pub(crate) fn is(_: Mutation) -> bool {
+    false
+}

@@ -1,0 +1,439 @@
+//! When changes become durable: what is written back, committed and flushed, in which order.
+
+use std::sync::Arc;
+
+use crate::disk::{BLOCK, Disk, DiskError, Page};
+use crate::error::FilesError;
+use crate::extents::Extents;
+use crate::files::Files;
+use crate::journal::write_in_place;
+use crate::mutation::{self, Mutation};
+use crate::node::{Content, Node};
+use crate::operation::Inode;
+use crate::options::{Journal, Names};
+use crate::space::Given;
+
+/// Pages that are written at once.
+const AT_ONCE: usize = 64;
+/// Extents that one go of that may add: what a transaction has room for.
+const EXTENTS_AT_ONCE: usize = 12;
+/// Changed blocks of metadata at which they are written, where there is no journal.
+const MOST_CHANGES: usize = 4096;
+
+/// What a kernel does by itself, at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBack {
+    /// Dirty pages of a file are written, and get blocks if they have none.
+    Pages {
+        /// Which file.
+        inode: Inode,
+        /// The first page, of 4 KiB.
+        first: u32,
+        /// How many; those of them that are dirty.
+        count: u32,
+    },
+    /// Dirty pages of a file get blocks, and are not written yet.
+    Allocate {
+        /// Which file.
+        inode: Inode,
+        /// The first page, of 4 KiB.
+        first: u32,
+        /// How many; those of them that are dirty.
+        count: u32,
+    },
+    /// Changes of metadata are committed; without a journal written in place, in no order.
+    Commit,
+    /// What the journal has is written in place.
+    Checkpoint,
+}
+
+impl<D: Disk> Files<D> {
+    /// The running transaction has something of a file; `data`: that `fdatasync` needs.
+    pub(crate) fn touch(&mut self, inode: Inode, data: bool) {
+        let number = self.running.number;
+        let node = self.node_mut(inode);
+        node.changed = number;
+        if data {
+            node.data_changed = number;
+        }
+    }
+
+    /// Sees that the running transaction has room for so many blocks more.
+    pub(crate) fn make_room_to_change(&mut self, blocks: usize) -> Result<(), FilesError> {
+        let most = self.journal.as_ref().map_or(MOST_CHANGES, |journal| journal.most());
+        if self.store.meta.changes() + blocks <= most { Ok(()) } else { self.commit(true) }
+    }
+
+    /// Sees that so many blocks are free, for data or for metadata.
+    pub(crate) fn make_room(&mut self, blocks: u64, data: bool) -> Result<(), FilesError> {
+        for last in [false, true] {
+            let space = &self.store.space;
+            let free = if data { space.for_data() } else { space.for_metadata() };
+            if blocks <= free {
+                return Ok(());
+            }
+            if last || !space.is_pending() {
+                return Err(FilesError::NoRoom { needed: blocks, free });
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Makes all metadata durable and in place, so that what was given up is free.
+    fn settle(&mut self) -> Result<(), FilesError> {
+        self.commit(true)?;
+        self.checkpoint()?;
+        self.flush()?;
+        if self.journal.is_none() {
+            self.released()?;
+            let free = self.store.space.checkpointed();
+            self.discard(&free)?;
+        }
+        Ok(())
+    }
+
+    /// A commit of all is durable.
+    fn released(&mut self) -> Result<(), FilesError> {
+        self.table.committed();
+        let free = self.store.space.committed();
+        self.discard(&free)
+    }
+
+    fn discard(&mut self, free: &[Given]) -> Result<(), FilesError> {
+        if self.layout.options.discard {
+            for run in free {
+                self.disk.trim(u64::from(run.start), u64::from(run.len))?;
+                self.unflushed = true;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), FilesError> {
+        if self.unflushed {
+            self.disk.flush()?;
+            self.unflushed = false;
+        }
+        Ok(())
+    }
+
+    /// Writes in place what the journal has.
+    pub(crate) fn checkpoint(&mut self) -> Result<(), FilesError> {
+        if let Some(journal) = &mut self.journal {
+            let done = journal.checkpoint(&mut self.disk);
+            self.abort_on_error(done)?;
+            let free = self.store.space.checkpointed();
+            self.discard(&free)?;
+        }
+        Ok(())
+    }
+
+    fn abort_on_error(&mut self, result: Result<(), DiskError>) -> Result<(), FilesError> {
+        self.aborted |= result.is_err();
+        Ok(result?)
+    }
+
+    /// Commits what changed; `names`: of folders, too.
+    pub(crate) fn commit(&mut self, names: bool) -> Result<(), FilesError> {
+        if self.aborted {
+            return Err(FilesError::Aborted);
+        }
+        self.write_eager()?;
+        let is_ordered = self.layout.options.journal == Journal::Ordered;
+        let is_broken = mutation::is(Mutation::CommitBeforeData);
+        if is_ordered && !is_broken {
+            self.write_ordered();
+        }
+        let meta = &self.store.meta;
+        let images: Vec<(u32, Page)> = meta
+            .changed_blocks()
+            .filter_map(|block| Some((block, meta.image(block, names)?)))
+            .collect();
+        if images.is_empty() {
+            return Ok(());
+        }
+        match &self.journal {
+            None => {
+                self.unflushed = true;
+                write_in_place(&mut self.disk, images.iter().map(|(at, page)| (*at, page)))?;
+            }
+            Some(journal) => {
+                if !journal.has_room(images.len()) {
+                    self.checkpoint()?;
+                }
+                let journal = self.journal.as_mut().expect("it is there");
+                let done = journal.commit(&mut self.disk, &images);
+                self.abort_on_error(done)?;
+                self.unflushed = false;
+            }
+        }
+        for (block, image) in images {
+            self.store.meta.written(block, image, names);
+        }
+        if names {
+            self.running.number += 1;
+        }
+        if names && self.journal.is_some() {
+            self.released()?;
+        }
+        if is_ordered && is_broken {
+            self.write_ordered();
+        }
+        Ok(())
+    }
+
+    /// Writes pages that must be there before the commit.
+    fn write_ordered(&mut self) {
+        for (inode, number) in std::mem::take(&mut self.running.ordered) {
+            let Ok((_, dirty)) = self.file(inode) else { continue };
+            if let Some(page) = dirty.get(&number) {
+                let pages = [(number, page.clone())];
+                self.write_mapped(inode, &pages);
+            }
+        }
+    }
+
+    /// Writes back the files that replaced others and have something to write.
+    fn write_eager(&mut self) -> Result<(), FilesError> {
+        for inode in std::mem::take(&mut self.running.eager) {
+            match self.file(inode) {
+                Ok((_, dirty)) if dirty.is_empty() => {
+                    self.running.eager.insert(inode);
+                }
+                Ok(_) => self.write_pages(inode, 0, u32::MAX)?,
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes pages that have blocks, and takes them for clean. If the disk fails they are
+    /// lost, as with Linux, and the next sync of the file tells.
+    fn write_mapped(&mut self, inode: Inode, pages: &[(u32, Page)]) {
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Content::File { extents, dirty } = &mut node.content else {
+            unreachable!("it is a file")
+        };
+        let blocks =
+            pages.iter().filter_map(|(number, page)| Some((extents.block(*number)?, page)));
+        if let Err(error) = write_in_place(&mut self.disk, blocks) {
+            node.failed = Some(error);
+        }
+        self.unflushed = true;
+        for (number, _) in pages {
+            self.dirty -= usize::from(dirty.remove(number).is_some());
+            self.running.ordered.remove(&(inode, *number));
+        }
+    }
+
+    /// Writes back the dirty ones of these pages.
+    pub(crate) fn write_pages(
+        &mut self,
+        inode: Inode,
+        first: u32,
+        count: u32,
+    ) -> Result<(), FilesError> {
+        let (mut at, end) = (first, first.saturating_add(count));
+        while at < end {
+            let pages = self.map_pages(inode, at, end, true)?;
+            let Some(&(last, _)) = pages.last() else { break };
+            self.write_mapped(inode, &pages);
+            at = last + 1;
+        }
+        Ok(())
+    }
+
+    /// Gives blocks to the first dirty ones of these pages, and gives those pages. `write`: they
+    /// will be written at once.
+    fn map_pages(
+        &mut self,
+        inode: Inode,
+        first: u32,
+        end: u32,
+        write: bool,
+    ) -> Result<Vec<(u32, Page)>, FilesError> {
+        self.make_room_to_change(3 * EXTENTS_AT_ONCE)?;
+        let (_, dirty) = self.file(inode)?;
+        let dirty = dirty.range(first..end).take(AT_ONCE);
+        let mut pages: Vec<_> = dirty.map(|(&number, page)| (number, page.clone())).collect();
+        let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
+        let Node { content, bag, .. } = node;
+        let Content::File { extents, .. } = content else { unreachable!("it is a file") };
+        let (mut n, mut added) = (0, 0);
+        while n < pages.len() && added < EXTENTS_AT_ONCE {
+            let at = pages[n].0;
+            let run = pages[n..].iter().zip(at..).take_while(|(page, at)| page.0 == *at).count();
+            let part = extents.part(at, run as u32);
+            let mut done = part.len;
+            if part.start.is_none() {
+                let given = self.store.space.take(extents.goal(at), part.len)?;
+                extents.put((&mut *bag, &mut self.store), at, given, false)?;
+                self.store.space.unreserve(u64::from(given.len));
+                (done, added) = (given.len, added + 1);
+                if !write {
+                    let new = (at..at + done).map(|page| (inode, page));
+                    self.running.ordered.extend(new);
+                }
+            } else if part.unwritten && write {
+                convert(extents, (&mut *bag, &mut self.store), at, part.len)?;
+                added += 2;
+            }
+            n += done as usize;
+        }
+        pages.truncate(n);
+        let changed = if added > 0 { self.running.number } else { 0 };
+        if let Some(&(last, _)) = pages.last() {
+            node.changed = node.changed.max(changed);
+            node.data_changed = node.data_changed.max(changed);
+            let end = node.size.min((u64::from(last) + 1) * BLOCK as u64);
+            if end > node.disk_size {
+                self.set_disk_size(inode, end);
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Writes back files, the oldest first, while there are too many dirty pages.
+    pub(crate) fn limit_dirty(&mut self) -> Result<(), FilesError> {
+        while self.dirty > self.layout.options.dirty_pages as usize {
+            let Some(inode) = self.dirty_files.pop_front() else { break };
+            if self.file(inode).is_ok() {
+                self.write_pages(inode, 0, u32::MAX)?;
+            }
+        }
+        // Files that were written back otherwise leave their places behind.
+        if self.dirty_files.len() > 2 * self.dirty + 64 {
+            let nodes = &self.nodes;
+            self.dirty_files.retain(|inode| {
+                nodes.get(inode).is_some_and(
+                    |node| matches!(&node.content, Content::File { dirty, .. } if !dirty.is_empty()),
+                )
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self, inode: Inode, data: bool) -> Result<(), FilesError> {
+        let is_folder = self.node(inode)?.is_folder();
+        if self.file(inode).is_ok() {
+            self.write_pages(inode, 0, u32::MAX)?;
+        }
+        let names = is_folder || self.layout.options.names == Names::WithFile;
+        if self.journal.is_none() {
+            self.write_inode(inode, names)?;
+        } else {
+            let node = self.node(inode)?;
+            let changed = if data { node.data_changed } else { node.changed };
+            if changed == self.running.number || self.aborted {
+                self.commit(names)?;
+            }
+        }
+        self.flush()?;
+        self.tell_failure(inode)
+    }
+
+    /// The error of a write in the background that nobody was told.
+    fn tell_failure(&mut self, inode: Inode) -> Result<(), FilesError> {
+        if self.node(inode)?.failed.is_none() {
+            return Ok(());
+        }
+        match self.node_mut(inode).failed.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Without a journal: writes what leads to a file, and with `names` to its name.
+    fn write_inode(&mut self, inode: Inode, names: bool) -> Result<(), FilesError> {
+        let meta = &self.store.meta;
+        let mut blocks: Vec<u32> = Vec::new();
+        for &(start, len) in self.table.groups.iter().filter(|group| meta.has_changed(group.0)) {
+            blocks.extend(start..start + len);
+        }
+        let mut at = inode;
+        loop {
+            let node = self.node(at)?;
+            blocks.push(node.bag.place().block);
+            blocks.extend(node.bag.blocks());
+            if at == Inode::ROOT || !names || node.links == 0 {
+                break;
+            }
+            at = node.parent;
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        let image = |block| Some((block, meta.image(block, names)?));
+        let images: Vec<(u32, Page)> = blocks.into_iter().filter_map(image).collect();
+        self.unflushed |= !images.is_empty();
+        write_in_place(&mut self.disk, images.iter().map(|(at, page)| (*at, page)))?;
+        for (block, image) in images {
+            self.store.meta.written(block, image, names);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync_all(&mut self) -> Result<(), FilesError> {
+        let mut failed = Ok(());
+        for inode in std::mem::take(&mut self.dirty_files) {
+            if self.file(inode).is_ok() {
+                self.write_pages(inode, 0, u32::MAX)?;
+                failed = failed.and(self.tell_failure(inode));
+            }
+        }
+        self.commit(true)?;
+        self.flush()?;
+        if self.journal.is_none() {
+            self.released()?;
+            let free = self.store.space.checkpointed();
+            self.discard(&free)?;
+        }
+        failed
+    }
+
+    /// Does what a kernel may do by itself. What is not dirty or not there is left alone.
+    pub fn write_back(&mut self, what: WriteBack) -> Result<(), FilesError> {
+        match what {
+            WriteBack::Commit => self.commit(true),
+            WriteBack::Checkpoint => self.checkpoint(),
+            WriteBack::Pages { inode, .. } | WriteBack::Allocate { inode, .. }
+                if self.file(inode).is_err() =>
+            {
+                Ok(())
+            }
+            WriteBack::Pages { inode, first, count } => self.write_pages(inode, first, count),
+            WriteBack::Allocate { inode, first, count } => {
+                let (mut at, end) = (first, first.saturating_add(count));
+                while at < end {
+                    let pages = self.map_pages(inode, at, end, false)?;
+                    let Some(&(last, _)) = pages.last() else { break };
+                    at = last + 1;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Dirty pages: of which file, and which of its pages.
+    pub fn dirty(&self) -> impl Iterator<Item = (Inode, u32)> + '_ {
+        let pages = self.nodes.iter().filter_map(|(&inode, node)| match &node.content {
+            Content::File { dirty, .. } => Some(dirty.keys().map(move |&page| (inode, page))),
+            _ => None,
+        });
+        pages.flatten()
+    }
+}
+
+/// Pages whose blocks were unwritten count as written.
+fn convert(
+    extents: &mut Extents,
+    (bag, store): (&mut crate::bag::Bag, &mut crate::bag::Store),
+    page: u32,
+    len: u32,
+) -> Result<(), FilesError> {
+    let (given, _) = extents.cut((&mut *bag, &mut *store), (page, page + len), usize::MAX)?;
+    for run in given {
+        extents.put((&mut *bag, &mut *store), page, run, false)?;
+    }
+    Ok(())
+}
