@@ -1,0 +1,165 @@
+//! The filter that the kernel runs at each system call of the program: which go to the supervisor.
+//! What it lets pass costs the program nothing that can be measured.
+
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_USER_NOTIF, sock_filter,
+};
+
+use crate::watcher::Wants;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+
+/// From this number on calls of x86-64 are those with short pointers.
+#[cfg(target_arch = "x86_64")]
+const SHORT_POINTERS: u32 = 0x4000_0000;
+
+/// Offsets in `struct seccomp_data`, of little-endian machines.
+const NUMBER: u32 = 0;
+const MACHINE: u32 = 4;
+const fn argument(n: u32) -> u32 {
+    16 + 8 * n
+}
+
+/// Flags of an open that changes something.
+const CHANGES: u32 =
+    (libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
+
+const fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+const fn jump(test: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | test | BPF_K) as u16, jt, jf, k }
+}
+
+const fn load(offset: u32) -> sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, offset)
+}
+
+const fn answer(action: u32) -> sock_filter {
+    statement(BPF_RET | BPF_K, action)
+}
+
+/// Calls that always go to the supervisor.
+fn told(wants: Wants) -> Vec<i64> {
+    let mut calls = vec![
+        libc::SYS_openat2,
+        libc::SYS_write,
+        libc::SYS_pwrite64,
+        libc::SYS_writev,
+        libc::SYS_pwritev,
+        libc::SYS_pwritev2,
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+        libc::SYS_sync_file_range,
+        libc::SYS_sync,
+        libc::SYS_syncfs,
+        libc::SYS_msync,
+        libc::SYS_munmap,
+        libc::SYS_exit_group,
+        libc::SYS_ftruncate,
+        libc::SYS_truncate,
+        libc::SYS_fallocate,
+        libc::SYS_renameat,
+        libc::SYS_renameat2,
+        libc::SYS_linkat,
+        libc::SYS_symlinkat,
+        libc::SYS_unlinkat,
+        libc::SYS_mkdirat,
+        libc::SYS_mknodat,
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        libc::SYS_fchmodat2,
+        libc::SYS_copy_file_range,
+        libc::SYS_sendfile,
+        libc::SYS_splice,
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        libc::SYS_fsetxattr,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_setup,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    calls.extend([
+        libc::SYS_creat,
+        libc::SYS_rename,
+        libc::SYS_link,
+        libc::SYS_symlink,
+        libc::SYS_unlink,
+        libc::SYS_rmdir,
+        libc::SYS_mkdir,
+        libc::SYS_mknod,
+        libc::SYS_chmod,
+    ]);
+    if wants.outputs {
+        calls.extend([libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg]);
+    }
+    if wants.reads {
+        calls.extend([
+            libc::SYS_read,
+            libc::SYS_pread64,
+            libc::SYS_readv,
+            libc::SYS_preadv,
+            libc::SYS_preadv2,
+        ]);
+    }
+    calls
+}
+
+/// The filter's program. A call of another architecture kills the process: its numbers mean
+/// other calls, which would go past the supervisor.
+pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
+    let notify = || answer(SECCOMP_RET_USER_NOTIF);
+    let allow = || answer(SECCOMP_RET_ALLOW);
+    let refuse = |errno: i32| answer(SECCOMP_RET_ERRNO | errno as u32);
+    let mut out = vec![
+        load(MACHINE),
+        jump(BPF_JEQ, ARCHITECTURE, 1, 0),
+        answer(SECCOMP_RET_KILL_PROCESS),
+        load(NUMBER),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    out.extend([jump(BPF_JGE, SHORT_POINTERS, 0, 1), refuse(libc::ENOSYS)]);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = BPF_JGE;
+    for call in told(wants) {
+        out.extend([jump(BPF_JEQ, call as u32, 0, 1), notify()]);
+    }
+    // A root of its own would make the program's paths mean other files than ours do.
+    for call in [libc::SYS_chroot, libc::SYS_pivot_root] {
+        out.extend([jump(BPF_JEQ, call as u32, 0, 1), refuse(libc::EPERM)]);
+    }
+    let opens = [(libc::SYS_openat, 2)];
+    #[cfg(target_arch = "x86_64")]
+    let opens = [opens[0], (libc::SYS_open, 1)];
+    for (call, flags) in opens {
+        out.extend([
+            jump(BPF_JEQ, call as u32, 0, 4),
+            load(argument(flags)),
+            jump(BPF_JSET, CHANGES, 0, 1),
+            notify(),
+            allow(),
+        ]);
+    }
+    out.extend([
+        jump(BPF_JEQ, libc::SYS_mmap as u32, 0, 7),
+        load(argument(2)),
+        jump(BPF_JSET, libc::PROT_WRITE as u32, 0, 4),
+        load(argument(3)),
+        jump(BPF_JSET, libc::MAP_ANONYMOUS as u32, 2, 0),
+        jump(BPF_JSET, libc::MAP_SHARED as u32, 0, 1),
+        notify(),
+        allow(),
+        jump(BPF_JEQ, libc::SYS_ioctl as u32, 0, 4),
+        load(argument(1)),
+        jump(BPF_JEQ, libc::FICLONE as u32, 1, 0),
+        jump(BPF_JEQ, libc::FICLONERANGE as u32, 0, 1),
+        notify(),
+        allow(),
+    ]);
+    out
+}

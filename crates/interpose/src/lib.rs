@@ -1,0 +1,37 @@
+//! The supervisor of an unmodified program: it tells what the program does to the files of chosen
+//! folders, call by call, in the order in which it happens, and can delay calls or make them fail.
+//! It needs neither root nor a mount; static programs, threads and children are held as well.
+//!
+//! The kernel's user notification of seccomp hands calls over. The program's view of its files is
+//! an ordinary folder: what changes a file in it the supervisor does itself, on the program's own
+//! open file where there is one, and so in the order in which it tells. All else the kernel does.
+//!
+//! What is not seen: changes by processes that are not the program's; a file by a path that does
+//! not lead through a mapped folder, and that was not there when the program started; times, owners
+//! and extended attributes; devices, pipes and sockets; output by `vmsplice` and `tee`. Memory that
+//! is mapped for reading first and made writable later (`mprotect`) is seen when the file is told
+//! otherwise. io_uring, AIO, and cloning of blocks are refused, so that programs fall back to calls
+//! that are seen; so are `chroot` and moves over the border of a folder. Calls on mapped files are
+//! made with this process' rights and limits.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod calls;
+mod error;
+mod filter;
+mod launch;
+mod mapping;
+mod notify;
+mod path;
+mod process;
+mod recorder;
+mod supervisor;
+mod tree;
+mod watcher;
+
+pub use error::RunError;
+pub use launch::Program;
+pub use recorder::{Event, Recorder};
+pub use rustix::io::Errno;
+pub use supervisor::{Ended, run};
+pub use tree::Tree;
+pub use watcher::{Answer, Course, Transfer, Wants, Watcher, Way};

@@ -1,0 +1,221 @@
+//! Threads of the program: their memory, their descriptors, and what else a call needs of them.
+//! Addresses are theirs and may be anything: what cannot be read is `EFAULT`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::notify::last_error;
+
+/// As many threads' descriptors are kept.
+const KEPT: usize = 512;
+/// The longest path, with its zero.
+const PATH_MAX: usize = 4096;
+/// The most pieces that a call may gather.
+const PIECES_MAX: u64 = 1024;
+/// The most bytes that one call moves.
+pub(crate) const CALL_MAX: u64 = 0x7fff_f000;
+
+#[derive(Default)]
+pub(crate) struct Processes {
+    threads: HashMap<u32, Thread>,
+}
+
+struct Thread {
+    descriptor: OwnedFd,
+    process: u32,
+}
+
+impl Processes {
+    fn thread(&mut self, thread: u32) -> Result<&Thread, Errno> {
+        if self.threads.len() >= KEPT && !self.threads.contains_key(&thread) {
+            self.threads.clear();
+        }
+        match self.threads.entry(thread) {
+            std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
+            std::collections::hash_map::Entry::Vacant(entry) => Ok(entry.insert(open(thread)?)),
+        }
+    }
+
+    /// A thread that ended may have left its number to another.
+    fn anew(&mut self, thread: u32) -> Result<&Thread, Errno> {
+        self.threads.remove(&thread);
+        self.thread(thread)
+    }
+
+    /// The process that the thread is of.
+    pub fn process(&mut self, thread: u32) -> Result<u32, Errno> {
+        Ok(self.anew(thread)?.process)
+    }
+
+    /// The open file behind a descriptor, with its position.
+    pub fn file(&mut self, thread: u32, number: i32) -> Result<OwnedFd, Errno> {
+        if number < 0 {
+            return Err(Errno::BADF);
+        }
+        let get = |of: &Thread| pidfd_getfd(&of.descriptor, number, PidfdGetfdFlags::empty());
+        match get(self.thread(thread)?) {
+            Err(Errno::SRCH) => get(self.anew(thread)?),
+            other => other,
+        }
+    }
+}
+
+fn open(thread: u32) -> Result<Thread, Errno> {
+    let process = status(thread, "Tgid:").and_then(|it| it.parse().ok()).ok_or(Errno::SRCH)?;
+    let pid = |number: u32| Pid::from_raw(number as i32).ok_or(Errno::SRCH);
+    // Threads may have descriptors of their own. Before Linux 6.9 only processes are named so.
+    let flag = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
+    let descriptor = match pidfd_open(pid(thread)?, flag) {
+        Err(Errno::INVAL) => pidfd_open(pid(process)?, PidfdFlags::empty())?,
+        other => other?,
+    };
+    Ok(Thread { descriptor, process })
+}
+
+/// A line of what the system says of a thread.
+fn status(thread: u32, key: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(line.trim().to_string())
+}
+
+/// The permission bits that its new files do not get.
+pub(crate) fn umask(thread: u32) -> Result<Mode, Errno> {
+    let text = status(thread, "Umask:").ok_or(Errno::SRCH)?;
+    u32::from_str_radix(&text, 8).map(Mode::from_bits_truncate).map_err(|_| Errno::IO)
+}
+
+/// The folder that it is in.
+pub(crate) fn current_folder(thread: u32) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, format!("/proc/{thread}/cwd"), flags, Mode::empty())
+}
+
+/// Reads up to what cannot be read; how much.
+fn read_some(thread: u32, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: into.len() };
+    // SAFETY: it writes to `into` only; the other address is of another process.
+    match unsafe { libc::process_vm_readv(thread as i32, &local, 1, &remote, 1, 0) } {
+        n if n >= 0 => Ok(n as usize),
+        _ => Err(last_error()),
+    }
+}
+
+/// Reads all of it.
+pub(crate) fn read(thread: u32, address: u64, into: &mut [u8]) -> Result<(), Errno> {
+    match read_some(thread, address, into)? {
+        n if n == into.len() => Ok(()),
+        _ => Err(Errno::FAULT),
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+/// A number of 8 bytes.
+pub(crate) fn read_word(thread: u32, address: u64) -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    read(thread, address, &mut bytes)?;
+    Ok(word(&bytes))
+}
+
+/// A path, without its zero.
+pub(crate) fn read_path(thread: u32, address: u64) -> Result<Vec<u8>, Errno> {
+    let mut out = Vec::new();
+    let mut piece = [0; 256];
+    while out.len() < PATH_MAX {
+        // No piece goes over the end of a page: the next may not be there.
+        let at = address.wrapping_add(out.len() as u64);
+        let len = (piece.len() as u64).min(PATH_MAX as u64 - at % PATH_MAX as u64) as usize;
+        read(thread, at, &mut piece[..len])?;
+        match piece[..len].iter().position(|&byte| byte == 0) {
+            Some(end) => {
+                out.extend_from_slice(&piece[..end]);
+                return Ok(out);
+            }
+            None => out.extend_from_slice(&piece[..len]),
+        }
+    }
+    Err(Errno::NAMETOOLONG)
+}
+
+/// The kernel's numbers of the files that are mapped into these addresses.
+pub(crate) fn mapped_inodes(thread: u32, addresses: Range<u64>) -> Vec<u64> {
+    let text = fs::read(format!("/proc/{thread}/maps")).unwrap_or_default();
+    let one = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let is_there = number(begin)? < addresses.end && number(end)? > addresses.start;
+        words.nth(3)?.parse().ok().filter(|&inode| is_there && inode != 0)
+    };
+    String::from_utf8_lossy(&text).lines().filter_map(one).collect()
+}
+
+/// Bytes of the program's memory that one call writes.
+pub(crate) struct Source {
+    thread: u32,
+    /// Address and length of what is left, first piece last.
+    pieces: Vec<(u64, u64)>,
+}
+
+impl Source {
+    pub fn one(thread: u32, address: u64, len: u64) -> Self {
+        Self { thread, pieces: vec![(address, len.min(CALL_MAX))] }
+    }
+
+    /// What an array of `struct iovec` names.
+    pub fn many(thread: u32, address: u64, count: u64) -> Result<Self, Errno> {
+        if count > PIECES_MAX {
+            return Err(Errno::INVAL);
+        }
+        let mut array = vec![0; count as usize * 16];
+        read(thread, address, &mut array)?;
+        let (mut pieces, mut room) = (Vec::with_capacity(count as usize), CALL_MAX);
+        for entry in array.chunks_exact(16) {
+            let len = word(&entry[8..]);
+            if len > i64::MAX as u64 {
+                return Err(Errno::INVAL);
+            }
+            pieces.push((word(&entry[..8]), len.min(room)));
+            room -= len.min(room);
+        }
+        pieces.reverse();
+        Ok(Self { thread, pieces })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.1).sum()
+    }
+
+    /// The next bytes, as many as fit: 0 at the end. What cannot be read ends it.
+    pub fn fill(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        let mut filled = 0;
+        while filled < into.len() {
+            let Some((address, len)) = self.pieces.pop() else { break };
+            let wanted = len.min((into.len() - filled) as u64) as usize;
+            let got = match read_some(self.thread, address, &mut into[filled..filled + wanted]) {
+                Err(Errno::FAULT) if wanted > 0 => 0,
+                other => other?,
+            };
+            filled += got;
+            if got < wanted {
+                self.pieces.clear();
+                if filled == 0 {
+                    return Err(Errno::FAULT);
+                }
+            } else if (got as u64) < len {
+                self.pieces.push((address.wrapping_add(got as u64), len - got as u64));
+            }
+        }
+        Ok(filled)
+    }
+}

@@ -1,0 +1,461 @@
+//! The supervisor: one thread that takes the program's calls as they come and answers each. It
+//! waits for nothing but the next call, the next answer that is due, and the program's end.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use files::Operation;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Stat, fstat};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use crate::calls;
+use crate::error::RunError;
+use crate::launch::{self, Program, Shared};
+use crate::mapping::Mappings;
+use crate::notify::{Call, Listener, Reply, last_error};
+use crate::process::Processes;
+use crate::tree::Tree;
+use crate::watcher::{Answer, Course, Wants, Watcher};
+
+/// Bytes of one call that are moved at once.
+const PIECE: usize = 256 << 10;
+/// As many files that are not mapped are told apart.
+const STREAMS: usize = 1 << 16;
+/// How often those that must die are looked for.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code; of a signal 128 and its number.
+    pub code: i32,
+    /// Calls that the supervisor got.
+    pub calls: u64,
+}
+
+/// Runs the program and tells the watcher what it does to the files of the tree, until all its
+/// processes have ended. SIGINT, SIGTERM and SIGHUP that are sent to this process go to the
+/// program; those of a terminal it gets by itself. To be called while there are no other threads
+/// that take these signals.
+pub fn run(
+    program: &Program,
+    tree: &mut Tree,
+    watcher: &mut dyn Watcher,
+) -> Result<Ended, RunError> {
+    let doing = RunError::doing;
+    let wants = watcher.wants();
+    let signals = Signals::take().map_err(doing("taking signals"))?;
+    // The mask of new files' bits becomes this thread's own, so that it can be the program's.
+    // SAFETY: it changes nothing in memory.
+    if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
+        return Err(doing("having a file mask of its own")(last_error()));
+    }
+    let started = launch::start(program, wants)?;
+    let streams = Streams::of(program);
+    let (pid, process, listener, shared) = started.go();
+    let mut supervisor = Supervisor {
+        session: Session {
+            listener: Listener::new(listener),
+            processes: Processes::default(),
+            tree,
+            mappings: Mappings::default(),
+            watcher,
+            wants,
+            streams,
+            refused: HashSet::new(),
+            buffer: Buffer::new(),
+            spare: Vec::new(),
+            until: None,
+        },
+        main: Main { pid, process, code: None },
+        held: BinaryHeap::new(),
+        replies: HashMap::new(),
+        seen: HashSet::new(),
+        stopped: false,
+        calls: 0,
+    };
+    let ended = supervisor.until_end(&signals);
+    if ended.is_err() {
+        supervisor.kill();
+    }
+    supervisor.ended(ended, program, &shared)
+}
+
+/// What each call needs.
+pub(crate) struct Session<'a> {
+    pub listener: Listener,
+    pub processes: Processes,
+    pub tree: &'a mut Tree,
+    pub mappings: Mappings,
+    watcher: &'a mut dyn Watcher,
+    pub wants: Wants,
+    streams: Streams,
+    refused: HashSet<&'static str>,
+    pub buffer: Buffer,
+    /// Memory for outputs, kept from call to call.
+    pub spare: Vec<u8>,
+    /// When the call in progress gets its answer.
+    until: Option<Instant>,
+}
+
+impl Session<'_> {
+    /// Asks whether it may happen.
+    pub fn ask(&mut self, operation: &Operation) -> Result<(), Errno> {
+        self.watcher.before(operation)
+    }
+
+    /// It has happened.
+    pub fn tell(&mut self, operation: &Operation) -> Result<(), Errno> {
+        self.mappings.told(operation);
+        let answer = self.watcher.after(operation);
+        self.take(answer)
+    }
+
+    pub fn take(&mut self, answer: Answer) -> Result<(), Errno> {
+        self.until = self.until.max(answer.at);
+        answer.error.map_or(Ok(()), Err)
+    }
+
+    /// Something that has no part in the kernel.
+    pub fn ask_and_tell(&mut self, operation: &Operation) -> Result<(), Errno> {
+        self.ask(operation)?;
+        self.tell(operation)
+    }
+
+    pub fn watcher(&mut self) -> &mut dyn Watcher {
+        self.watcher
+    }
+
+    pub fn output(&mut self, stat: &Stat, data: &[u8]) {
+        let stream = self.streams.number(stat);
+        self.watcher.output(stream, data);
+    }
+
+    pub fn refuse(&mut self, name: &'static str) {
+        if self.refused.insert(name) {
+            self.watcher.refused(name);
+        }
+    }
+
+    /// Files without a name that nobody has open go.
+    pub fn sweep(&mut self, at_end: bool) {
+        for inode in self.tree.sweep(at_end) {
+            // Nobody waits for it.
+            let _ = self.tell(&Operation::Forget { inode });
+        }
+    }
+}
+
+/// Memory that direct I/O takes, too.
+pub(crate) struct Buffer {
+    memory: Vec<u8>,
+    begin: usize,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        let memory = vec![0; PIECE + 4096];
+        let begin = memory.as_ptr().align_offset(4096);
+        Self { memory, begin }
+    }
+
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.begin..self.begin + PIECE]
+    }
+}
+
+/// Numbers of files that are not mapped.
+struct Streams {
+    numbers: HashMap<(u64, u64), u32>,
+}
+
+impl Streams {
+    fn of(program: &Program) -> Self {
+        let mut numbers = HashMap::new();
+        // Where both are the same file, they are the output.
+        for n in [2, 1] {
+            let file = match (&program.stdio[n], n) {
+                (Some(file), _) => fstat(file),
+                (None, 1) => fstat(std::io::stdout()),
+                (None, _) => fstat(std::io::stderr()),
+            };
+            if let Ok(stat) = file {
+                numbers.insert((stat.st_dev, stat.st_ino), n as u32);
+            }
+        }
+        Self { numbers }
+    }
+
+    /// When too many are told apart, all others are one.
+    fn number(&mut self, stat: &Stat) -> u32 {
+        let next = self.numbers.len() as u32 + 3;
+        match self.numbers.get(&(stat.st_dev, stat.st_ino)) {
+            Some(&number) => number,
+            None if self.numbers.len() >= STREAMS => u32::MAX,
+            None => *self.numbers.entry((stat.st_dev, stat.st_ino)).or_insert(next),
+        }
+    }
+}
+
+struct Main {
+    pid: Pid,
+    process: OwnedFd,
+    code: Option<i32>,
+}
+
+struct Supervisor<'a> {
+    session: Session<'a>,
+    main: Main,
+    /// Which answers are due when; each thread has at most one.
+    held: BinaryHeap<Reverse<(Instant, u64)>>,
+    replies: HashMap<u64, Reply>,
+    /// Processes that made a call.
+    seen: HashSet<u32>,
+    stopped: bool,
+    calls: u64,
+}
+
+impl Supervisor<'_> {
+    fn until_end(&mut self, signals: &Signals) -> Result<(), Errno> {
+        loop {
+            let mut wake = self.release();
+            if let Course::Go(at) = self.session.watcher.course() {
+                wake = wake.into_iter().chain(at).min();
+            } else {
+                self.stopped = true;
+            }
+            if self.stopped || self.main.code.is_some() {
+                self.reap();
+                wake = wake.into_iter().chain([Instant::now() + AGAIN]).min();
+            }
+            if self.stopped {
+                self.kill();
+            }
+            let ready = self.wait(signals, wake)?;
+            if ready[0].contains(PollFlags::IN) {
+                self.receive()?;
+            } else if ready[0].intersects(PollFlags::HUP | PollFlags::ERR)
+                && self.main.code.is_some()
+            {
+                return Ok(());
+            }
+            if !ready[1].is_empty() {
+                self.main.reap()?;
+            }
+            if !ready[2].is_empty() {
+                signals.forward(&self.main.process);
+            }
+        }
+    }
+
+    /// What is ready: the listener, the end of the program, a signal.
+    fn wait(&self, signals: &Signals, wake: Option<Instant>) -> Result<[PollFlags; 3], Errno> {
+        let listener = self.session.listener.file();
+        let mut ready = [
+            PollFd::from_borrowed_fd(listener, PollFlags::IN),
+            PollFd::new(&self.main.process, PollFlags::IN),
+            PollFd::new(&signals.file, PollFlags::IN),
+        ];
+        let timeout = wake.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        // Who was reaped is always ready; a listener without anybody behind it, too.
+        let had = self.main.code.is_some();
+        let mut alone = [ready[0].clone()];
+        let polled = if had {
+            poll(&mut alone, timeout.as_ref())
+        } else {
+            poll(&mut ready, timeout.as_ref())
+        };
+        match polled {
+            Err(Errno::INTR) => Ok([PollFlags::empty(); 3]),
+            Err(errno) => Err(errno),
+            Ok(_) if had => Ok([alone[0].revents(), PollFlags::empty(), PollFlags::empty()]),
+            Ok(_) => Ok([ready[0].revents(), ready[1].revents(), ready[2].revents()]),
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), Errno> {
+        let Some(call) = self.session.listener.receive()? else { return Ok(()) };
+        self.calls += 1;
+        if self.stopped {
+            // It has been killed, or will be.
+            self.see(&call);
+            return Ok(());
+        }
+        if call.number == libc::SYS_exit_group {
+            self.see(&call);
+        }
+        self.session.until = None;
+        let reply = calls::carry_out(&mut self.session, &call);
+        match self.session.until.filter(|&at| at > Instant::now()) {
+            Some(at) => {
+                self.held.push(Reverse((at, call.id)));
+                self.replies.insert(call.id, reply);
+            }
+            None => self.session.listener.reply(call.id, &reply),
+        }
+        if self.session.tree.should_look() {
+            self.session.sweep(false);
+        }
+        Ok(())
+    }
+
+    /// Keeps the call's process, which may become our child, in mind.
+    fn see(&mut self, call: &Call) {
+        if let Ok(process) = self.session.processes.process(call.thread) {
+            self.seen.insert(process);
+        }
+    }
+
+    /// Sends the answers that are due; when the next is.
+    fn release(&mut self) -> Option<Instant> {
+        while let Some(&Reverse((at, id))) = self.held.peek() {
+            if at > Instant::now() {
+                return Some(at);
+            }
+            self.held.pop();
+            if let Some(reply) = self.replies.remove(&id) {
+                self.session.listener.reply(id, &reply);
+            }
+        }
+        None
+    }
+
+    /// Processes whose parent has ended may be our children.
+    fn reap(&mut self) {
+        let main = self.main.pid.as_raw_nonzero().get() as u32;
+        self.seen.retain(|&process| {
+            // SAFETY: it takes a number, and waits for nothing.
+            let reaped = unsafe {
+                process != main
+                    && libc::waitpid(process as i32, std::ptr::null_mut(), libc::WNOHANG)
+                        == process as i32
+            };
+            !reaped
+        });
+    }
+
+    /// Sends a last signal to every process of the program that can be found: its descendants,
+    /// and those that made a call.
+    fn kill(&mut self) {
+        let main = self.main.pid.as_raw_nonzero().get() as u32;
+        let mut all: HashSet<u32> = self.seen.clone();
+        if self.main.code.is_none() {
+            all.insert(main);
+        }
+        loop {
+            let more: Vec<u32> = parents()
+                .into_iter()
+                .filter(|(child, parent)| all.contains(parent) && !all.contains(child))
+                .map(|it| it.0)
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            all.extend(more);
+        }
+        for process in all {
+            // SAFETY: it takes numbers.
+            unsafe { libc::kill(process as i32, libc::SIGKILL) };
+        }
+    }
+
+    /// What the end leaves to tell, and to say.
+    fn ended(
+        mut self,
+        ended: Result<(), Errno>,
+        program: &Program,
+        shared: &Shared,
+    ) -> Result<Ended, RunError> {
+        if self.main.code.is_none() {
+            let _ = self.main.reap();
+        }
+        ended.map_err(RunError::doing("supervising the program"))?;
+        if let Some(source) = shared.exec_error() {
+            let path = program.command[0].clone().into();
+            return Err(RunError::NoProgram { path, source });
+        }
+        calls::tell_mapped(&mut self.session);
+        self.session.sweep(true);
+        Ok(Ended { code: self.main.code.unwrap_or(128 + libc::SIGKILL), calls: self.calls })
+    }
+}
+
+/// Which process has which parent.
+fn parents() -> Vec<(u32, u32)> {
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name is in brackets and may hold anything.
+        let after = text.rsplit(')').next().unwrap_or_default();
+        let parent = after.split_ascii_whitespace().nth(1).and_then(|it| it.parse().ok());
+        out.extend(parent.map(|parent| (process, parent)));
+    }
+    out
+}
+
+impl Main {
+    fn reap(&mut self) -> Result<(), Errno> {
+        let options = WaitIdOptions::EXITED;
+        if let Some(status) = waitid(WaitId::PidFd(self.process.as_fd()), options)? {
+            let signal = status.terminating_signal().map(|signal| 128 + signal);
+            self.code = status.exit_status().or(signal).or(Some(128 + libc::SIGKILL));
+        }
+        Ok(())
+    }
+}
+
+/// Signals that are for the program.
+struct Signals {
+    file: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    fn take() -> Result<Self, Errno> {
+        // SAFETY: sets of signals are numbers; the calls write to them only.
+        unsafe {
+            let (mut these, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut these);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&mut these, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &these, &mut before);
+            match libc::signalfd(-1, &these, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+                -1 => Err(last_error()),
+                file => Ok(Self { file: launch::own(file), before }),
+            }
+        }
+    }
+
+    fn forward(&self, process: &OwnedFd) {
+        // SAFETY: numbers, which the call writes.
+        let mut got: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let len = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: as many bytes as the struct has.
+        let read = unsafe { libc::read(self.file.as_raw_fd(), (&raw mut got).cast(), len) };
+        let is_of_a_terminal = got.ssi_code == libc::SI_KERNEL;
+        let signal = Signal::from_named_raw(got.ssi_signo as i32);
+        if let (true, Some(signal)) = (read == len as isize && !is_of_a_terminal, signal) {
+            let _ = pidfd_send_signal(process, signal);
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: the mask that was before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Who is told what a program does.
+
+use std::time::Instant;
+
+use files::{Inode, Operation};
+use rustix::io::Errno;
+
+/// What a watcher wants to hear of beside operations. Each costs the program time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Reads of mapped files, by [`Watcher::transfer`].
+    pub reads: bool,
+    /// What is written or sent to what is not mapped, by [`Watcher::output`].
+    pub outputs: bool,
+}
+
+/// When the program gets the answer to its call, and whether an error in place of the result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Not before then; at once without.
+    pub at: Option<Instant>,
+    /// The call fails with it.
+    pub error: Option<Errno>,
+}
+
+impl Answer {
+    /// As the kernel has it, at once.
+    pub const NOW: Self = Self { at: None, error: None };
+
+    /// As the kernel has it, at that time.
+    pub fn at(at: Instant) -> Self {
+        Self { at: Some(at), error: None }
+    }
+}
+
+/// Bytes of a mapped file on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Read, through the page cache.
+    Read,
+    /// Read past the page cache (`O_DIRECT`).
+    DirectRead,
+    /// Written past the page cache; the write itself was told before as an operation.
+    DirectWrite,
+}
+
+/// A read, or a write that does not stay in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Of which file.
+    pub inode: Inode,
+    /// In bytes.
+    pub offset: u64,
+    /// In bytes, as asked; a read may end earlier.
+    pub len: u64,
+    /// Which way.
+    pub way: Way,
+}
+
+/// Whether the program goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// It does; the watcher is asked again at that time at the latest.
+    Go(Option<Instant>),
+    /// All its processes are killed.
+    Stop,
+}
+
+/// Gets what a program does, in the order in which it happens. It is called on the supervisor's
+/// thread: as long as it takes, no call of the program goes on.
+pub trait Watcher {
+    /// What it wants to hear of. Asked once, before the program starts.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// This is about to happen. With an error nothing does, and the program gets the error.
+    fn before(&mut self, operation: &Operation) -> Result<(), Errno> {
+        let _ = operation;
+        Ok(())
+    }
+
+    /// This has happened to the kernel's view; of a write what the kernel took of it. A sync has
+    /// no part in the kernel: it is what the answer says. Errors of other operations come too late
+    /// to keep the kernel's view from changing.
+    fn after(&mut self, operation: &Operation) -> Answer;
+
+    /// Bytes go between drive and program.
+    fn transfer(&mut self, transfer: &Transfer) -> Answer {
+        let _ = transfer;
+        Answer::NOW
+    }
+
+    /// The program is about to write this where nothing is mapped: 1 and 2 are what it got as
+    /// standard output and error, others get numbers from 3 on as they come. Of a call that
+    /// writes only a part of it, or fails, all is told.
+    fn output(&mut self, stream: u32, data: &[u8]) {
+        let _ = (stream, data);
+    }
+
+    /// A call was refused that would go past the supervisor; told once for each.
+    fn refused(&mut self, call: &'static str) {
+        let _ = call;
+    }
+
+    /// A process says that it ends, with this code.
+    fn exiting(&mut self, process: u32, code: i32) {
+        let _ = (process, code);
+    }
+
+    /// Asked after each call and when the time has come that it named.
+    fn course(&mut self) -> Course {
+        Course::Go(None)
+    }
+}

@@ -1,0 +1,9 @@
+//! Programs that others wrote, and random calls: what is told of them, applied to a model, is what
+//! they left in the folder.
+
+mod border;
+mod limits;
+mod model;
+mod programs;
+mod random;
+mod run;

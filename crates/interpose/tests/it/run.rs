@@ -1,0 +1,116 @@
+//! How the tests run a program.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use interpose::{Ended, Program, Recorder, RunError, Tree, Watcher};
+use tempfile::TempDir;
+
+use crate::model::{Model, assert_same, listing_of};
+
+/// A folder that is mapped, and one beside it.
+pub struct Place {
+    pub all: TempDir,
+    pub mapped: PathBuf,
+    pub outside: PathBuf,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let all = tempfile::tempdir().unwrap();
+        let (mapped, outside) = (all.path().join("mapped"), all.path().join("outside"));
+        std::fs::create_dir(&mapped).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        Self { all, mapped, outside }
+    }
+
+    /// Runs a program in the mapped folder; what it prints is in files beside.
+    pub fn run(&self, command: &[&str], watcher: &mut dyn Watcher) -> Result<Ended, RunError> {
+        let mut tree = Tree::of(&self.mapped, &mut |_, _| None)?;
+        self.run_in(&mut tree, command, watcher)
+    }
+
+    pub fn run_in(
+        &self,
+        tree: &mut Tree,
+        command: &[&str],
+        watcher: &mut dyn Watcher,
+    ) -> Result<Ended, RunError> {
+        let file = |name: &str| Some(File::create(self.all.path().join(name)).unwrap().into());
+        let program = Program {
+            command: command.iter().map(OsString::from).collect(),
+            environment: vec![
+                ("HOME".into(), self.outside.clone().into()),
+                ("OUTSIDE".into(), self.outside.clone().into()),
+            ],
+            folder: Some(self.mapped.clone()),
+            stdio: [Some(File::open("/dev/null").unwrap().into()), file("out"), file("err")],
+        };
+        interpose::run(&program, tree, watcher)
+    }
+
+    pub fn printed(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.all.path().join(name)).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Runs a program that must succeed, and what is told of it must be what is there.
+    pub fn check(&self, command: &[&str]) -> Recorder {
+        let mut recorder = Recorder::with_outputs();
+        let ended = self.run(command, &mut recorder).unwrap();
+        let err = self.printed("err");
+        assert_eq!(ended.code, 0, "{command:?}: {err}\n{}", self.printed("out"));
+        let model = Model::of(&recorder);
+        assert_same(&model.listing(), &listing_of(&self.mapped));
+        assert_eq!(model.nameless(), 0, "all that went was told to go");
+        recorder
+    }
+
+    pub fn sh(&self, script: &str) -> Recorder {
+        self.check(&["sh", "-euc", script])
+    }
+}
+
+/// Whether this machine can run them at all; says so where it cannot.
+pub fn is_able() -> bool {
+    let place = Place::new();
+    match place.run(&["true"], &mut Recorder::default()) {
+        Err(error) if error.is_unable() => {
+            eprintln!("LEFT OUT: nothing of supervision is tested here: {error}");
+            false
+        }
+        other => {
+            other.unwrap();
+            true
+        }
+    }
+}
+
+/// Whether a program is there; says so where it is not.
+pub fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let has = std::env::split_paths(&paths).any(|folder| folder.join(program).is_file());
+    if !has {
+        eprintln!("LEFT OUT: {program} is not installed");
+    }
+    has
+}
+
+/// Compiles a program of these tests, without libraries of the system at run time.
+pub fn compiled(place: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    if !has("cc") {
+        return None;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(source);
+    let to = place.join("program");
+    let out = std::process::Command::new("cc")
+        .args(["-O1", "-Wall", "-Werror", "-pthread", "-o"])
+        .arg(&to)
+        .args(flags)
+        .arg(path)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(to)
+}
