@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
@@ -54,42 +55,41 @@ pub struct PotentialArgs {
     pub program: Vec<OsString>,
 }
 
+/// A program that is to be measured.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// The program and what it is given.
+    pub program: &'a [OsString],
+    /// The folder that it starts in; this process's without.
+    pub folder: Option<&'a Path>,
+    /// A shell's command that runs before.
+    pub before: Option<&'a str>,
+}
+
 /// What was found out of a program.
-struct Potential {
-    counts: Counts,
-    /// How long it took by itself, s.
-    seconds: Option<f64>,
-    /// How long with the tool, s.
-    counted_seconds: f64,
+pub struct Potential {
+    /// What was counted.
+    pub counts: Counts,
+    /// How it ended when it was counted.
+    pub status: ExitStatus,
+    /// How long that took, s.
+    pub seconds: f64,
 }
 
 /// Runs the program, and tells `out`.
 pub fn run(args: &PotentialArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let tool = Tool::build().map_err(|e| match e {
-        ToolError::System(doing, e) => Error::system(doing, &e),
-        e => Error::Failed(e.to_string()),
-    })?;
+    let tool = tool()?;
+    let run = Run { program: &args.program, folder: None, before: args.before.as_deref() };
     let mut alone = Command::new(&args.program[0]);
     alone.args(&args.program[1..]);
-    let alone = if args.once { None } else { Some(timed(args, &mut alone)?) };
-    let to = tempfile::NamedTempFile::new().map_err(|e| Error::system("make a file", &e))?;
-    let (status, counted_seconds) = timed(args, &mut tool.command(to.path(), &args.program))?;
-    let text =
-        fs::read_to_string(to.path()).map_err(|e| Error::system("read what was counted", &e))?;
-    let counts = Counts::parse(&text).map_err(|e| Error::Failed(e.to_string()))?;
-    if counts.reports == 0 {
-        let program = args.program[0].to_string_lossy();
-        return Err(Error::Failed(format!(
-            "nothing was counted of {program}: it {}",
-            ended(status)
-        )));
-    }
+    let alone = if args.once { None } else { Some(run.timed(&mut alone)?) };
+    let potential = run.counted(&tool)?;
     let failed = alone.filter(|alone| !alone.0.success()).map(|alone| alone.0);
-    let failed = failed.or((!status.success()).then_some(status));
-    let potential = Potential { counts, seconds: alone.map(|alone| alone.1), counted_seconds };
+    let failed = failed.or((!potential.status.success()).then_some(potential.status));
+    let report = Report { potential, alone: alone.map(|alone| alone.1) };
     match args.json {
-        true => writeln!(out, "{:#}", potential.to_json(args))?,
-        false => write!(out, "{}", potential.to_text(args))?,
+        true => writeln!(out, "{:#}", report.to_json(args))?,
+        false => write!(out, "{}", report.to_text(args))?,
     }
     out.flush()?;
     match failed {
@@ -101,21 +101,54 @@ pub fn run(args: &PotentialArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
 }
 
-/// Runs a command with what comes before it. How it ended, and how long it took, s.
-fn timed(args: &PotentialArgs, command: &mut Command) -> Result<(ExitStatus, f64), Error> {
-    if let Some(before) = &args.before {
-        let status = Command::new("sh").args(["-c", before]).stdout(to_errors()?).status();
-        let status = status.map_err(|e| Error::system("run --before", &e))?;
-        if !status.success() {
-            return Err(Error::Failed(format!("--before {}", ended(status))));
+/// What counts.
+pub fn tool() -> Result<Tool, Error> {
+    Tool::build().map_err(|e| match e {
+        ToolError::System(doing, e) => Error::system(doing, &e),
+        e => Error::Failed(e.to_string()),
+    })
+}
+
+impl Run<'_> {
+    /// Runs it and counts. Fails where nothing was counted.
+    pub fn counted(&self, tool: &Tool) -> Result<Potential, Error> {
+        let to = tempfile::NamedTempFile::new().map_err(|e| Error::system("make a file", &e))?;
+        let (status, seconds) = self.timed(&mut tool.command(to.path(), self.program))?;
+        let text = fs::read_to_string(to.path());
+        let text = text.map_err(|e| Error::system("read what was counted", &e))?;
+        let counts = Counts::parse(&text).map_err(|e| Error::Failed(e.to_string()))?;
+        if counts.reports == 0 {
+            let program = self.program[0].to_string_lossy();
+            let text = format!("nothing was counted of {program}: it {}", ended(status));
+            return Err(Error::Failed(text));
         }
+        Ok(Potential { counts, status, seconds })
     }
-    let began = Instant::now();
-    let status = command.stdout(to_errors()?).status().map_err(|e| {
-        let what = format!("run {}", args.program[0].to_string_lossy());
-        Error::system(&what, &e)
-    })?;
-    Ok((status, began.elapsed().as_secs_f64()))
+
+    /// Runs a command with what comes before it. How it ended, and how long it took, s.
+    fn timed(&self, command: &mut Command) -> Result<(ExitStatus, f64), Error> {
+        let folder = self.folder.unwrap_or(Path::new("."));
+        if let Some(before) = self.before {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", before]).current_dir(folder).stdout(to_errors()?);
+            let status = shell.status().map_err(|e| Error::system("run --before", &e))?;
+            if !status.success() {
+                return Err(Error::Failed(format!("--before {}", ended(status))));
+            }
+        }
+        let began = Instant::now();
+        let status = command.current_dir(folder).stdout(to_errors()?).status().map_err(|e| {
+            Error::system(&format!("run {}", self.program[0].to_string_lossy()), &e)
+        })?;
+        Ok((status, began.elapsed().as_secs_f64()))
+    }
+}
+
+/// What is told of a program.
+struct Report {
+    potential: Potential,
+    /// How long it took by itself, s.
+    alone: Option<f64>,
 }
 
 /// Standard error, for what is not the report.
@@ -135,21 +168,23 @@ fn ended(status: ExitStatus) -> String {
 
 /// The paper's three kinds of programs, by instructions from one write to what must wait for it,
 /// or of a program that does not write, from a read.
-fn class(program: &Program) -> &'static str {
-    let of = |is: fn(i64) -> bool| {
-        let mut sum = Cell::default();
-        let calls = program.calls.iter().filter(|(call, _)| is(**call));
-        calls.for_each(|(_, reasons)| sum.add(&all(reasons)));
-        sum
-    };
-    let writes = of(|call| !is_read(call));
-    let cell = if writes.count > 0 { writes } else { of(is_read) };
+pub fn class(program: &Program) -> &'static str {
+    let writes = after(program, false);
+    let cell = if writes.count > 0 { writes } else { after(program, true) };
     match cell.mean() {
         _ if cell.count == 0 => "no I/O on files",
         mean if mean < 3_000.0 => "pure I/O",
         mean if mean < 100_000.0 => "I/O intensive",
         _ => "compute intensive",
     }
+}
+
+/// All stretches of a program after its reads, or after what it writes and waits for.
+pub fn after(program: &Program, reads: bool) -> Cell {
+    let mut sum = Cell::default();
+    let calls = program.calls.iter().filter(|(call, _)| is_read(**call) == reads);
+    calls.for_each(|(_, reasons)| sum.add(&all(reasons)));
+    sum
 }
 
 fn is_read(call: i64) -> bool {
@@ -175,17 +210,17 @@ fn stops(reasons: &Reasons) -> Vec<(String, f64)> {
     stops
 }
 
-impl Potential {
+impl Report {
     /// Programs with I/O, the one with the most instructions first.
     fn programs(&self) -> Vec<(&String, &Program)> {
-        let mut programs: Vec<_> = self.counts.programs.iter().collect();
+        let mut programs: Vec<_> = self.potential.counts.programs.iter().collect();
         programs.retain(|(_, program)| !program.calls.is_empty());
         programs.sort_by_key(|(_, program)| std::cmp::Reverse(program.instructions));
         programs
     }
 
     fn rate(&self, calls: u64) -> Option<f64> {
-        self.seconds.map(|seconds| calls as f64 / seconds)
+        self.alone.map(|seconds| calls as f64 / seconds)
     }
 
     fn to_text(&self, args: &PotentialArgs) -> String {
@@ -223,16 +258,16 @@ impl Potential {
         if self.programs().is_empty() {
             text += "\nNo I/O on files.\n";
         }
-        let counted = units::time_ns(self.counted_seconds * 1e9);
-        text += &match self.seconds {
+        let counted = units::time_ns(self.potential.seconds * 1e9);
+        text += &match self.alone {
             Some(seconds) => {
                 let alone = units::time_ns(seconds * 1e9);
                 format!("\nIt took {alone} by itself, and {counted} counted.\n")
             }
             None => format!("\nIt took {counted} counted.\n"),
         };
-        if self.counts.left_out > 0 {
-            let left_out = units::count(self.counts.left_out as f64);
+        if self.potential.counts.left_out > 0 {
+            let left_out = units::count(self.potential.counts.left_out as f64);
             text += &format!("Left out for want of room: {left_out} things to look at.\n");
         }
         text
@@ -268,9 +303,9 @@ impl Potential {
         json!({
             "command": words,
             "programs": programs.collect::<Vec<_>>(),
-            "seconds": self.seconds,
-            "counted_seconds": self.counted_seconds,
-            "left_out": self.counts.left_out,
+            "seconds": self.alone,
+            "counted_seconds": self.potential.seconds,
+            "left_out": self.potential.counts.left_out,
         })
     }
 }

@@ -6,10 +6,10 @@
 //! May fail: there is no memory, or no room for processes.
 
 mod checkpoint;
-mod map;
+pub mod map;
 mod picture;
-mod program;
-mod terms;
+pub mod program;
+pub mod terms;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use report::OutFile;
 use serde_json::json;
 
 use map::Map;
-use terms::Terms;
+use terms::{Sized, Terms};
 
 /// What `ssdkit speculate strategies --help` ends with.
 pub const EXAMPLES: &str = "\
@@ -62,13 +62,7 @@ pub fn run(args: &StrategiesArgs, out: &mut dyn Write) -> Result<(), Error> {
     let picture = args.picture.as_ref().map(|path| (path, OutFile::picture(path)));
     let wrong = |path: &PathBuf, e| Error::Usage(format!("--picture {}: {e}", path.display()));
     let picture = picture.map(|(path, file)| file.map_err(|e| wrong(path, e))).transpose()?;
-    let system = |e: std::io::Error| Error::system("take a checkpoint", &e);
-    let sizes: &[u64] = if args.quick { &[1, 64] } else { &[1, 4, 16, 64, 256, 1024] };
-    let sizes = terms::by_size(sizes).map_err(system)?;
-    let ballast = terms::Ballast::new(args.memory);
-    let terms = Terms::measure(args.reads).map_err(system)?;
-    let map = Map::measure(args.reads, args.quick, &terms).map_err(system)?;
-    drop(ballast);
+    let Found { sizes, terms, map } = measure(args.reads, args.memory, args.quick)?;
     let what = if args.reads { "reads" } else { "writes" };
     if let (Some(file), Some(path)) = (picture, &args.picture) {
         let title = format!("How a program that {what} 4 KiB waits for its I/O");
@@ -103,8 +97,30 @@ pub fn run(args: &StrategiesArgs, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
+/// What was measured.
+pub struct Found {
+    /// Checkpoints, by the size of the process.
+    pub sizes: Vec<Sized>,
+    /// What the parts cost.
+    pub terms: Terms,
+    /// Who wins where.
+    pub map: Map,
+}
+
+/// Measures a program that reads or writes, with so many bytes of memory.
+pub fn measure(is_read: bool, memory: u64, quick: bool) -> Result<Found, Error> {
+    let system = |e: std::io::Error| Error::system("take a checkpoint", &e);
+    let sizes: &[u64] = if quick { &[1, 64] } else { &[1, 4, 16, 64, 256, 1024] };
+    let sizes = terms::by_size(sizes).map_err(system)?;
+    let ballast = terms::Ballast::new(memory);
+    let terms = Terms::measure(is_read).map_err(system)?;
+    let map = Map::measure(is_read, quick, &terms).map_err(system)?;
+    drop(ballast);
+    Ok(Found { sizes, terms, map })
+}
+
 /// Whether the processor has transactional memory.
-fn transactions() -> &'static str {
+pub fn transactions() -> &'static str {
     let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = about.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
     match flags.split_whitespace().any(|flag| flag == "rtm") {

@@ -44,6 +44,7 @@ pub mod row;
 pub mod runs;
 pub mod scsi;
 pub mod simulator;
+pub mod speculation;
 pub mod suite;
 pub mod threads;
 pub mod ull;
@@ -220,7 +221,7 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 8] = [
+    pub const ALL: [Study; 9] = [
         appnvm::STUDY,
         batched::STUDY,
         blkmq::STUDY,
@@ -228,6 +229,7 @@ impl Study {
         myths::STUDY,
         pessimistic::STUDY,
         simulator::STUDY,
+        speculation::STUDY,
         ull::STUDY,
     ];
 

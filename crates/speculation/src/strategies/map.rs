@@ -53,22 +53,27 @@ pub struct Cell {
 }
 
 /// Where two strategies cost the same.
-struct BreakEven {
-    /// The one that wins below, and the one above.
-    below: Strategy,
-    above: Strategy,
-    by: By,
+pub struct BreakEven {
+    /// The one that wins below.
+    pub below: Strategy,
+    /// The one that wins above.
+    pub above: Strategy,
+    /// By what.
+    pub by: By,
     /// What is looked for: the device's time in ns, or instructions.
-    unit: &'static str,
-    measured: f64,
-    predicted: f64,
+    pub unit: &'static str,
+    /// Where it was found.
+    pub measured: f64,
+    /// Where the parts say.
+    pub predicted: f64,
 }
 
 /// The grid, and where the winner changes.
 pub struct Map {
     strategies: &'static [Strategy],
     cells: Vec<Cell>,
-    break_evens: Vec<BreakEven>,
+    /// Where the winner changes.
+    pub break_evens: Vec<BreakEven>,
 }
 
 /// Devices, ns, and instructions between two I/Os.
@@ -100,11 +105,7 @@ impl Map {
                 cells.push(Cell { device, instructions, costs });
             }
         }
-        let mut break_evens = vec![sleeping(is_read, terms)?];
-        if !is_read {
-            break_evens.push(speculating(terms)?);
-        }
-        Ok(Map { strategies, cells, break_evens })
+        Ok(Map { strategies, cells, break_evens: break_evens(is_read, terms)? })
     }
 
     /// As maps, a letter for each cell.
@@ -193,8 +194,13 @@ impl Map {
         row.map(|cell| cell.instructions).collect()
     }
 
+    /// How many there are.
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Cells of which a measured winner is a predicted one.
-    fn agreed(&self, by: By) -> usize {
+    pub fn agreed(&self, by: By) -> usize {
         self.cells.iter().filter(|cell| cell.agrees(by)).count()
     }
 
@@ -275,6 +281,15 @@ fn measured(
         least.processor = least.processor.min(cost.processor);
     }
     Ok(least)
+}
+
+/// Where the winner changes: from polling to sleeping, and of writes from polling to a checkpoint.
+pub fn break_evens(is_read: bool, terms: &Terms) -> io::Result<Vec<BreakEven>> {
+    let mut all = vec![sleeping(is_read, terms)?];
+    if !is_read {
+        all.push(speculating(terms)?);
+    }
+    Ok(all)
 }
 
 /// The device from which on sleeping takes less of the processor than polling.
