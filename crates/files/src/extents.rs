@@ -69,14 +69,6 @@ impl Extents {
         self.0.remove(&half(record, 0));
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, &Extent)> {
-        self.0.iter().map(|(&page, extent)| (page, extent))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The part that begins with that page, with at most so many.
     pub(crate) fn part(&self, page: u32, most: u32) -> Part {
         let end = page.saturating_add(most);

@@ -38,3 +38,21 @@ pub use operation::{Inode, Kind, Operation};
 pub use options::{Journal, Names, Options};
 pub use recorder::{Fate, Recorder, SECTORS};
 pub use sync::WriteBack;
+
+/// Damages a sector of metadata or the journal's header and makes its checksum right again: for
+/// tests. `below` gives numbers below another.
+#[cfg(feature = "mutations")]
+pub fn sealed_damage(disk: &mut Memory, at: u64, below: &mut dyn FnMut(u64) -> u64) {
+    let mut block = [0; BLOCK];
+    disk.read(at, &mut block).expect("the block exists");
+    let place = sector::Place { block: at as u32, sector: below(8) as u8 };
+    let bytes = &mut block[place.bytes()];
+    if sector::Header::peek(bytes).is_none() {
+        return;
+    }
+    let from = 12 + below(100) as usize;
+    let values = [0, 1, 2, 16, below(120) as u8, below(256) as u8];
+    bytes[from] = values[below(6) as usize];
+    sector::seal(bytes, 0, place);
+    disk.write(at, &block).expect("the block exists");
+}

@@ -25,6 +25,7 @@ pub enum Mutation {
     KeepTail,
 }
 
+#[cfg(feature = "mutations")]
 impl Mutation {
     /// All of them.
     pub const ALL: [Mutation; 10] = [

@@ -50,15 +50,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// As its inode says it.
-    pub(crate) fn kind(&self) -> u8 {
-        match self.content {
-            Content::File { .. } => 1,
-            Content::Folder(_) => 2,
-            Content::Link(_) => 3,
-        }
-    }
-
     pub(crate) fn is_folder(&self) -> bool {
         matches!(self.content, Content::Folder(_))
     }

@@ -1,0 +1,72 @@
+//! What a failing disk does.
+
+use files::{Disk, DiskError, Files, FilesError, Inode, Kind, Memory, Operation, Options, Request};
+use port::Status;
+
+/// A disk whose writes fail from some number on.
+struct Failing {
+    disk: Memory,
+    writes: u64,
+    fails: std::ops::Range<u64>,
+}
+
+impl Disk for Failing {
+    fn blocks(&self) -> u64 {
+        self.disk.blocks()
+    }
+
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), DiskError> {
+        self.disk.read(at, bytes)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.writes += 1;
+        if self.fails.contains(&self.writes) {
+            let (request, blocks) = (Request::Write, (bytes.len() / 4096) as u64);
+            return Err(DiskError { request, at, blocks, status: Status::WRITE_FAULT });
+        }
+        self.disk.write(at, bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.disk.flush()
+    }
+
+    fn trim(&mut self, at: u64, blocks: u64) -> Result<(), DiskError> {
+        self.disk.trim(at, blocks)
+    }
+}
+
+fn with_file(fails: std::ops::Range<u64>) -> Files<Failing> {
+    let files = Files::format(Memory::new(512), Options::default()).unwrap();
+    let disk = Failing { disk: files.into_disk(), writes: 0, fails };
+    let mut files = Files::mount(disk).unwrap();
+    let (parent, kind) = (Inode::ROOT, Kind::File);
+    let create =
+        Operation::Create { parent, name: b"f".to_vec(), inode: Inode(2), kind, mode: 0o600 };
+    files.apply(&create).unwrap();
+    files.apply(&Operation::Write { inode: Inode(2), offset: 0, data: vec![1; 8192] }).unwrap();
+    files
+}
+
+const SYNC: Operation = Operation::Sync { inode: Inode(2), data: false };
+
+#[test]
+fn data_that_fail_are_told_once_as_linux_does() {
+    let mut files = with_file(1..2);
+    let error = files.apply(&SYNC).unwrap_err();
+    assert!(matches!(error, FilesError::Disk(error) if error.status == Status::WRITE_FAULT));
+    assert_eq!((error.errno(), files.apply(&SYNC)), (5, Ok(())));
+}
+
+#[test]
+fn a_journal_that_fails_ends_all_changes() {
+    let mut files = with_file(2..3);
+    assert!(matches!(files.apply(&SYNC), Err(FilesError::Disk(_))));
+    assert_eq!(files.apply(&SYNC), Err(FilesError::Aborted));
+    let write = Operation::Write { inode: Inode(2), offset: 0, data: vec![1] };
+    assert_eq!(files.apply(&write), Err(FilesError::Aborted));
+    assert_eq!(files.read(Inode(2), 0, &mut [0; 4]), Ok(4));
+    let files = Files::mount(files.into_disk()).unwrap();
+    assert_eq!(files.lookup(Inode::ROOT, b"f"), Ok(None));
+}
