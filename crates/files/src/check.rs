@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::error::FilesError;
 use crate::files::Files;
 use crate::load::load;
-use crate::node::Content;
+use crate::node::{Content, Node};
 
 impl<D: Disk> Files<D> {
     /// Reads all metadata again, as it is in memory, and tells in words of all that does not fit
@@ -79,6 +79,17 @@ impl<D: Disk> Files<D> {
             }
         }
         let mut told = Vec::new();
+        for &(inode, page) in &self.running.ordered {
+            let is_dirty = |node: &Node| match &node.content {
+                Content::File { extents, dirty } => {
+                    dirty.contains_key(&page) && extents.block(page).is_some()
+                }
+                _ => false,
+            };
+            if !self.nodes.get(&inode).is_some_and(|node| is_dirty(node)) {
+                told.push(format!("page {page} of {} has an order and is not dirty", inode.0));
+            }
+        }
         if pages != self.dirty {
             told.push(format!("{pages} pages are dirty, and {} are counted", self.dirty));
         }

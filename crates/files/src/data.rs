@@ -166,10 +166,10 @@ impl<D: Disk> Files<D> {
             at += piece;
         }
         let node = self.node_mut(inode);
+        let grows = end > node.size;
         node.size = node.size.max(end);
-        let disk_size = node.disk_size;
         // As with ext4 the size goes ahead of the data where the block is there already.
-        if end > disk_size && self.file(inode)?.0.block(last).is_some() {
+        if grows && self.file(inode)?.0.block(last).is_some() {
             self.set_disk_size(inode, end);
         }
         Ok(())
@@ -241,11 +241,6 @@ impl<D: Disk> Files<D> {
             let (given, done) = extents.cut(place, (from, to), CUT_AT_ONCE)?;
             let left = size.map(|size| size.max(u64::from(done) * BLOCK as u64).min(*disk_size));
             given.iter().for_each(|run| self.store.space.give(run.start, run.len));
-            let pages = (inode, done)..(inode, to);
-            let ordered: Vec<_> = self.running.ordered.range(pages).copied().collect();
-            ordered.iter().for_each(|page| {
-                self.running.ordered.remove(page);
-            });
             if let Some(left) = left {
                 self.set_disk_size(inode, left);
             }
@@ -264,6 +259,7 @@ impl<D: Disk> Files<D> {
         let pages: Vec<u32> = dirty.range(from..to).map(|(&page, _)| page).collect();
         for page in pages {
             dirty.remove(&page);
+            self.running.ordered.remove(&(inode, page));
             self.dirty -= 1;
             if extents.part(page, 1).start.is_none() {
                 self.store.space.unreserve(1);
@@ -356,6 +352,11 @@ impl<D: Disk> Files<D> {
         }
         if in_page(end) > 0 {
             self.zero(inode, last, 0..in_page(end))?;
+        }
+        // The pages that would have told the disk of the size may go.
+        let size = self.node(inode)?.size;
+        if end >= size {
+            self.set_disk_size(inode, size);
         }
         self.drop_dirty(inode, first, last);
         self.cut(inode, first, last, None)

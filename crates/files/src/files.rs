@@ -241,13 +241,11 @@ impl<D: Disk> Files<D> {
             let unmapped = dirty.keys().filter(|&&page| extents.part(page, 1).start.is_none());
             self.store.space.unreserve(unmapped.count() as u64);
             self.dirty -= dirty.len();
+            dirty.keys().for_each(|&page| {
+                self.running.ordered.remove(&(inode, page));
+            });
             extents.give(&mut self.store);
         }
-        let pages = (inode, 0)..=(inode, u32::MAX);
-        let ordered: Vec<_> = self.running.ordered.range(pages).copied().collect();
-        ordered.iter().for_each(|page| {
-            self.running.ordered.remove(page);
-        });
         self.running.eager.remove(&inode);
         self.table.pending.push(node.bag.place());
         node.bag.free(&mut self.store);

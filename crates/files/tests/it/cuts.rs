@@ -16,6 +16,8 @@ struct Plan {
     journal: Journal,
     names: Names,
     torn: bool,
+    /// The disk is nearly full, and blocks change their owners soon.
+    full: bool,
 }
 
 /// A disk full of what others left.
@@ -75,7 +77,7 @@ fn mount_memory(disk: Memory) -> Result<Files<Memory>, String> {
 }
 
 fn run(plan: Plan) -> Result<u64, String> {
-    let Plan { seed, journal, names, torn } = plan;
+    let Plan { seed, journal, names, torn, full } = plan;
     let mut random = Random::new(seed, 0);
     let blocks = 256 + random.below(200);
     let options = Options {
@@ -93,7 +95,13 @@ fn run(plan: Plan) -> Result<u64, String> {
     let (mut model, mut cuts) = (Model::new(journal, names), 0);
     for now in 0..20 + random.below(120) as usize {
         let bits = random.bits();
-        let step = (bits as u8, (bits >> 8) as u16, (bits >> 24) as u16, (bits >> 32) as u32);
+        let mut step = (bits as u8, (bits >> 8) as u16, (bits >> 24) as u16, (bits >> 32) as u32);
+        if full && now < 3 {
+            // A file that has nearly all of the disk, so that blocks change their owners soon.
+            step = [(0, 0, 3, 0), (25, 0, 0, 0), (32, 0, 0, 0)][now];
+        } else if full {
+            (step.0, step.2) = turnover(step.0, step.2);
+        }
         let operation = match next(&mut model, step, now) {
             Some(Next::Operation(operation)) => operation,
             Some(Next::WriteBack(what)) => {
@@ -113,6 +121,13 @@ fn run(plan: Plan) -> Result<u64, String> {
             }
             None => continue,
         };
+        let operation = match operation {
+            Operation::Allocate { inode, .. } if full && now < 3 => {
+                let len = (files.free_blocks() - 60) * BLOCK as u64;
+                Operation::Allocate { inode, offset: 1 << 20, len, keep_size: true }
+            }
+            operation => operation,
+        };
         match files.apply(&operation) {
             Ok(()) => model.apply(&operation),
             Err(FilesError::NoRoom { .. }) => continue,
@@ -131,6 +146,20 @@ fn run(plan: Plan) -> Result<u64, String> {
     Ok(cuts)
 }
 
+/// Makes of a step one of those by which blocks of metadata become blocks of data.
+fn turnover(what: u8, b: u16) -> (u8, u16) {
+    match what % 16 {
+        0..=2 => (0, 2),
+        3..=5 => (6, b),
+        6..=8 => (8, b),
+        9 | 10 => (14, b),
+        11 | 12 => (31, b),
+        13 => (28, b),
+        14 => (0, 3),
+        _ => (41, b),
+    }
+}
+
 /// Cuts where the disk was in the middle of what was done last.
 fn check_moments(
     model: &Model,
@@ -144,8 +173,9 @@ fn check_moments(
 }
 
 fn plan(seed: u64, journal: Journal) -> Plan {
+    let torn = seed & 2 == 0;
     let names = if seed & 1 == 0 { Names::WithFile } else { Names::OnlyWithFolder };
-    Plan { seed, journal, names, torn: seed & 2 == 0 }
+    Plan { seed, journal, names, torn, full: seed.is_multiple_of(5) }
 }
 
 fn many(journal: Journal) {
@@ -179,8 +209,10 @@ fn each_broken_promise_is_found() {
     let mut missed = Vec::new();
     for broken in Mutation::ALL {
         mutation::set(Some(broken));
+        let full = broken == Mutation::ReuseMetadataEarly;
         let found = (0..3000).find(|&seed| {
-            let run = std::panic::catch_unwind(|| run(plan(seed, Journal::Ordered)));
+            let run =
+                std::panic::catch_unwind(|| run(Plan { full, ..plan(seed, Journal::Ordered) }));
             !matches!(run, Ok(Ok(_)))
         });
         mutation::set(None);
