@@ -105,13 +105,41 @@ impl Tree {
         inode
     }
 
-    /// What makes the tree that is there, for a watcher that begins with nothing.
-    /// Files are read whole, one at a time.
-    pub fn contents(&self, folder: &Path, tell: &mut dyn FnMut(Operation)) -> Result<(), RunError> {
-        self.list(folder, Inode::ROOT, &mut HashSet::new(), tell)
+    /// What makes the tree that is there, for a watcher that begins with nothing; the folders are
+    /// those that it was made of. Files are read whole, one at a time.
+    pub fn contents(
+        &self,
+        folders: &[PathBuf],
+        tell: &mut dyn FnMut(Operation),
+    ) -> Result<(), RunError> {
+        let mut had = HashSet::new();
+        for folder in folders {
+            let path = fs::canonicalize(folder)
+                .map_err(|source| RunError::Folder { path: folder.clone(), source })?;
+            match Key::of_path(&path).ok().and_then(|key| self.get(key)) {
+                Some(Inode::ROOT) => self.list(&path, Inode::ROOT, &mut had, tell)?,
+                _ => self.list_one(&path, Inode::ROOT, &mut had, tell)?,
+            }
+        }
+        Ok(())
     }
 
     fn list(
+        &self,
+        path: &Path,
+        inode: Inode,
+        had: &mut HashSet<Inode>,
+        tell: &mut dyn FnMut(Operation),
+    ) -> Result<(), RunError> {
+        let failed = |source| RunError::Folder { path: path.to_path_buf(), source };
+        for entry in fs::read_dir(path).map_err(failed)? {
+            self.list_one(&entry.map_err(failed)?.path(), inode, had, tell)?;
+        }
+        Ok(())
+    }
+
+    /// A name in the folder `parent`, and what is below it.
+    fn list_one(
         &self,
         path: &Path,
         parent: Inode,
@@ -119,34 +147,27 @@ impl Tree {
         tell: &mut dyn FnMut(Operation),
     ) -> Result<(), RunError> {
         let failed = |source| RunError::Folder { path: path.to_path_buf(), source };
-        for entry in fs::read_dir(path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let (child, name) = (entry.path(), entry.file_name().as_bytes().to_vec());
-            let Some(&inode) = self.numbers.get(&Key::of_path(&child).map_err(failed)?) else {
-                continue;
-            };
-            if !had.insert(inode) {
-                tell(Operation::Link { parent, name, inode });
-                continue;
-            }
-            let stat = child.symlink_metadata().map_err(failed)?;
-            let kind = if stat.is_dir() {
-                Kind::Folder
-            } else if stat.is_symlink() {
-                let to = fs::read_link(&child).map_err(failed)?;
-                Kind::Link(to.as_os_str().as_bytes().to_vec())
-            } else {
-                Kind::File
-            };
-            let is_file = kind == Kind::File;
-            let mode = (stat.mode() & 0o7777) as u16;
-            tell(Operation::Create { parent, name, inode, kind, mode });
-            if stat.is_dir() {
-                self.list(&child, inode, had, tell)?;
-            } else if is_file && stat.len() > 0 {
-                let data = fs::read(&child).map_err(failed)?;
-                tell(Operation::Write { inode, offset: 0, data });
-            }
+        let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+        let Some(inode) = self.get(Key::of_path(path).map_err(failed)?) else { return Ok(()) };
+        if !had.insert(inode) {
+            tell(Operation::Link { parent, name, inode });
+            return Ok(());
+        }
+        let stat = path.symlink_metadata().map_err(failed)?;
+        let kind = if stat.is_dir() {
+            Kind::Folder
+        } else if stat.is_symlink() {
+            Kind::Link(fs::read_link(path).map_err(failed)?.as_os_str().as_bytes().to_vec())
+        } else {
+            Kind::File
+        };
+        let mode = (stat.mode() & 0o7777) as u16;
+        tell(Operation::Create { parent, name, inode, kind, mode });
+        if stat.is_dir() {
+            self.list(path, inode, had, tell)?;
+        } else if stat.is_file() && stat.len() > 0 {
+            let data = fs::read(path).map_err(failed)?;
+            tell(Operation::Write { inode, offset: 0, data });
         }
         Ok(())
     }

@@ -205,6 +205,10 @@ pub(super) fn copy(session: &mut Session, call: &Call, to: usize, errno: Errno) 
 
 pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
     let size = call.args[1];
+    if size > i64::MAX as u64 {
+        // The kernel refuses it before anything else.
+        return Ok(Reply::Continue);
+    }
     let file = if call.number == libc::SYS_ftruncate {
         match mapped(session, call, call.int(0))? {
             Some(file) if file.is_for_writing() => file.file,
@@ -216,7 +220,7 @@ pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
     };
     let Some(inode) = session.tree.find(&file)? else { return Ok(Reply::Continue) };
     let is_file = fstat(&file)?.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if !is_file || size > i64::MAX as u64 || !session.listener.is_waiting(call) {
+    if !is_file || !session.listener.is_waiting(call) {
         return Ok(Reply::Continue);
     }
     let operation = Operation::Truncate { inode, size };

@@ -197,6 +197,7 @@ fn link(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> Car
     let (inode, parent) = match (inode, session.tree.find(&place.folder)?) {
         (None, None) => return Ok(Reply::Continue),
         (Some(inode), Some(parent)) => (inode, parent),
+        _ if named(&place).is_some() => return Err(Errno::EXIST),
         _ if is_folder(&stat) => return Err(Errno::PERM),
         _ => return Err(Errno::XDEV),
     };
@@ -216,6 +217,13 @@ fn link(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> Car
 }
 
 fn rename(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> Carried {
+    let flags = RenameFlags::from_bits_retain(flags as u32);
+    let is_one = !flags.contains(RenameFlags::EXCHANGE)
+        || !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::WHITEOUT);
+    if flags.bits() > 7 || !is_one {
+        // The kernel refuses it before anything else.
+        return Ok(Reply::Continue);
+    }
     let old = place(&mut session.processes, call, from.0, from.1)?;
     let new = place(&mut session.processes, call, to.0, to.1)?;
     let parents = (session.tree.find(&old.folder)?, session.tree.find(&new.folder)?);
@@ -228,7 +236,6 @@ fn rename(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> C
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);
     }
-    let flags = RenameFlags::from_bits_retain(flags as u32);
     if flags.contains(RenameFlags::WHITEOUT) {
         return Err(Errno::INVAL);
     }

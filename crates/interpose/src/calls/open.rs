@@ -57,11 +57,17 @@ pub(super) fn open(session: &mut Session, call: &Call) -> Carried {
     if !changes || open.flags.contains(OFlags::PATH) {
         return Ok(Reply::Continue);
     }
+    if open.flags.contains(OFlags::CREATE | OFlags::DIRECTORY) {
+        // So since Linux 6.4, before the path is looked at; older ones made a file.
+        return Err(Errno::INVAL);
+    }
     if is_nameless {
         return nameless(session, call, open);
     }
     let is_new_only = open.flags.contains(OFlags::CREATE | OFlags::EXCL);
-    let follow = !open.flags.contains(OFlags::NOFOLLOW) && !is_new_only;
+    // A file cannot be made by a name that only a folder may have.
+    let is_folder = open.flags.contains(OFlags::CREATE) && open.path.ends_with(b"/");
+    let follow = !open.flags.contains(OFlags::NOFOLLOW) && !is_new_only && !is_folder;
     let place = path::place(&mut session.processes, call.thread, open.folder, open.path, follow)?;
     if path::is_of_proc(&place.folder) {
         return again(session, call, &place, open.flags);
@@ -71,6 +77,9 @@ pub(super) fn open(session: &mut Session, call: &Call) -> Carried {
     };
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);
+    }
+    if is_folder {
+        return Err(Errno::ISDIR);
     }
     match statat(&place.folder, place.name(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => there(session, &place, open.flags, &stat),

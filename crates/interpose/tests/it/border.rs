@@ -1,1 +1,254 @@
+//! What is seen at the border of the mapped folder, what is refused, and what a watcher decides.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use files::{Inode, Operation};
+use interpose::{
+    Answer, Course, Errno, Event, Program, Recorder, RunError, Transfer, Tree, Wants, Watcher, Way,
+};
+
+use crate::model::{Model, assert_same, listing_of};
+use crate::run::{Place, has, is_able};
+
+#[test]
+fn what_is_not_mapped_is_the_kernels_and_outputs_are_told() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let recorder = place.sh(
+        "echo hello; echo bad >&2; echo beside > $OUTSIDE/f; echo more >> $OUTSIDE/f
+         echo here > in; cat in; echo piped | cat > piped; ln -s $OUTSIDE/f soft; echo x > soft
+         mkdir $OUTSIDE/d; rm -r $OUTSIDE/d; printf last",
+    );
+    assert_eq!(recorder.output_of(1), b"hello\nhere\nlast");
+    assert_eq!(recorder.output_of(2), b"bad\n");
+    assert_eq!(place.printed("out"), "hello\nhere\nlast");
+    assert_eq!(std::fs::read(place.outside.join("f")).unwrap(), b"x\n");
+    assert!(recorder.events.iter().any(|it| matches!(it, Event::Exit { code: 0, .. })));
+}
+
+/// An output is told after what the program did before it: who sees it knows that.
+#[test]
+fn outputs_stand_in_the_order_of_the_program() {
+    if !is_able() {
+        return;
+    }
+    let recorder = Place::new().sh("for n in 1 2 3; do echo $n > f; echo done $n; done");
+    let kinds: Vec<&str> = recorder
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Operation(Operation::Write { .. }) => Some("write"),
+            Event::Output { stream: 1, .. } => Some("output"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, ["write", "output", "write", "output", "write", "output"]);
+}
+
+#[test]
+fn moves_over_the_border_become_copies() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    place.sh(
+        "echo a > a; mv a $OUTSIDE/a; echo b > $OUTSIDE/b; mv $OUTSIDE/b .; ln b $OUTSIDE/c && exit 1
+         ln $OUTSIDE/a hard && exit 1; mkdir d; echo x > d/x; mv d $OUTSIDE; cp -r $OUTSIDE/d .",
+    );
+    assert!(place.outside.join("d/x").exists() && place.mapped.join("b").exists());
+}
+
+#[test]
+fn several_folders_are_one_tree() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let folders = [place.mapped.clone(), place.outside.clone()];
+    std::fs::write(place.outside.join("old"), "old").unwrap();
+    let mut tree = Tree::of_many(&folders, &mut |_, _| None).unwrap();
+    let mut model = Model::new();
+    tree.contents(&folders, &mut |operation| model.apply(&operation)).unwrap();
+    let mut recorder = Recorder::default();
+    let script = "echo a > a; mv a $OUTSIDE/a; echo more >> $OUTSIDE/old; ln $OUTSIDE/old new";
+    let ended = place.run_in(&mut tree, &["sh", "-euc", script], &mut recorder).unwrap();
+    assert_eq!(ended.code, 0, "{}", place.printed("err"));
+    recorder.operations().for_each(|operation| model.apply(operation));
+    let mut there = listing_of(place.all.path());
+    there.retain(|path, _| path.starts_with(b"/mapped") || path.starts_with(b"/outside"));
+    assert_same(&model.listing(), &there);
+    let inside = [place.mapped.clone(), place.all.path().to_path_buf()];
+    assert!(matches!(Tree::of_many(&inside, &mut |_, _| None), Err(RunError::Overlap(_))));
+}
+
+/// What was there before, with the numbers that it has elsewhere.
+#[test]
+fn what_is_there_has_the_numbers_that_it_is_given() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.mapped.join("d")).unwrap();
+    std::fs::write(place.mapped.join("d/f"), vec![7; 10_000]).unwrap();
+    std::fs::hard_link(place.mapped.join("d/f"), place.mapped.join("hard")).unwrap();
+    std::os::unix::fs::symlink("x", place.mapped.join("soft")).unwrap();
+    let numbers: HashMap<&[u8], u64> =
+        HashMap::from([(&b"d"[..], 40), (b"f", 7), (b"hard", 7), (b"soft", 3)]);
+    let mut tree = Tree::of(&place.mapped, &mut |_, name| Some(Inode(numbers[name]))).unwrap();
+    let mut model = Model::new();
+    tree.contents(&[place.mapped.clone()], &mut |operation| model.apply(&operation)).unwrap();
+    assert_same(&model.listing(), &listing_of(&place.mapped));
+    let mut recorder = Recorder::default();
+    let script = "echo x >> hard; echo y > new; rm d/f; rm hard; mv soft d";
+    place.run_in(&mut tree, &["sh", "-euc", script], &mut recorder).unwrap();
+    recorder.operations().for_each(|operation| model.apply(operation));
+    assert_same(&model.listing(), &listing_of(&place.mapped));
+    let written: Vec<Inode> = recorder
+        .operations()
+        .filter_map(|it| match it {
+            Operation::Write { inode, .. } => Some(*inode),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(written, [Inode(7), Inode(41)]);
+}
+
+/// Refuses some, holds syncs, and counts.
+#[derive(Default)]
+struct Strict {
+    recorder: Recorder,
+    refuse: Option<(fn(&Operation) -> bool, Errno)>,
+    hold: Duration,
+    transfers: Vec<Transfer>,
+    stop_at: Option<usize>,
+}
+
+impl Watcher for Strict {
+    fn wants(&self) -> Wants {
+        Wants { reads: true, outputs: false }
+    }
+
+    fn before(&mut self, operation: &Operation) -> Result<(), Errno> {
+        match self.refuse {
+            Some((which, errno)) if which(operation) => Err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    fn after(&mut self, operation: &Operation) -> Answer {
+        let answer = self.recorder.after(operation);
+        match operation {
+            Operation::Sync { .. } if !self.hold.is_zero() => Answer::at(Instant::now() + self.hold),
+            _ => answer,
+        }
+    }
+
+    fn transfer(&mut self, transfer: &Transfer) -> Answer {
+        self.transfers.push(*transfer);
+        Answer::NOW
+    }
+
+    fn course(&mut self) -> Course {
+        match self.stop_at {
+            Some(count) if self.recorder.events.len() >= count => Course::Stop,
+            _ => Course::Go(None),
+        }
+    }
+}
+
+/// What the watcher refuses does not happen, and the program gets its error.
+#[test]
+fn an_error_of_the_drive_comes_before_the_files_change() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    std::fs::write(place.mapped.join("old"), "old").unwrap();
+    let mut tree = Tree::of(&place.mapped, &mut |_, _| None).unwrap();
+    let mut strict = Strict {
+        refuse: Some((|it| !matches!(it, Operation::Mode { .. }), Errno::NOSPC)),
+        ..Strict::default()
+    };
+    let script = r#"
+import os, errno
+def fails(call, *args):
+    try: call(*args)
+    except OSError as e: assert e.errno == errno.ENOSPC, e
+    else: assert False, call
+fd = os.open("old", os.O_RDWR)
+for call in [(os.write, fd, b"new"), (os.ftruncate, fd, 1), (os.fsync, fd), (os.truncate, "old", 0),
+    (os.open, "new", os.O_CREAT), (os.open, "old", os.O_TRUNC | os.O_RDWR), (os.rename, "old", "x"),
+    (os.link, "old", "x"), (os.symlink, "old", "x"), (os.mkdir, "x"), (os.unlink, "old"),
+    (os.posix_fallocate, fd, 0, 100)]:
+    fails(*call)
+assert os.path.getsize("old") == 3 and os.listdir(".") == ["old"]
+"#;
+    let ended = place.run_in(&mut tree, &["python3", "-c", script], &mut strict).unwrap();
+    assert_eq!(ended.code, 0, "{}", place.printed("err"));
+    assert_eq!(strict.recorder.events, []);
+}
+
+/// A held call holds up no other.
+#[test]
+fn who_waits_for_the_drive_waits_alone() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    let mut strict = Strict { hold: Duration::from_millis(300), ..Strict::default() };
+    let script = r#"
+import os, threading
+fd = os.open("a", os.O_CREAT | os.O_RDWR)
+done = []
+def wait(): os.write(fd, b"s"); os.fsync(fd); done.append("sync")
+t = threading.Thread(target=wait); t.start()
+other = os.open("b", os.O_CREAT | os.O_RDWR)
+for n in range(100): os.write(other, b"x")
+done.append("writes"); t.join()
+assert done == ["writes", "sync"], done
+os.lseek(fd, 0, 0); assert os.read(fd, 10) == b"s"
+"#;
+    let ended = place.run(&["python3", "-c", script], &mut strict).unwrap();
+    assert_eq!(ended.code, 0, "{}", place.printed("err"));
+    let read = Transfer { inode: Inode(2), offset: 0, len: 1, way: Way::Read };
+    assert_eq!(strict.transfers, [read]);
+}
+
+/// When the watcher stops the program, all its processes die.
+#[test]
+fn a_stop_ends_all_processes() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let mut strict = Strict { stop_at: Some(20), ..Strict::default() };
+    let script = "sleep 1000 & (while :; do echo x >> a; done) & while :; do echo y >> b; done";
+    let ended = place.run(&["sh", "-c", script], &mut strict).unwrap();
+    assert_eq!(ended.code, 128 + 9);
+    assert!((20..30).contains(&strict.recorder.events.len()), "{}", strict.recorder.events.len());
+    assert_same(&Model::of(&strict.recorder).listing(), &listing_of(&place.mapped));
+}
+
+#[test]
+fn the_programs_end_is_ours() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let run = |command: &[&str]| place.run(command, &mut Recorder::default());
+    assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap().code, 7);
+    assert_eq!(run(&["sh", "-c", "echo x > a; kill -9 $$"]).unwrap().code, 128 + 9);
+    assert_eq!(run(&["sh", "-c", "kill -TERM $$"]).unwrap().code, 128 + 15);
+    let none = run(&["no-such-program"]).unwrap_err();
+    assert!(matches!(none, RunError::NoProgram { .. }), "{none}");
+    let denied = run(&["/etc/passwd"]).unwrap_err();
+    assert!(denied.to_string().starts_with("/etc/passwd: Permission denied"), "{denied}");
+    let program = Program { command: vec!["a\0b".into()], ..Program::default() };
+    let mut tree = Tree::of(&place.mapped, &mut |_, _| None).unwrap();
+    let zero = interpose::run(&program, &mut tree, &mut Recorder::default());
+    assert!(matches!(zero, Err(RunError::ZeroByte)));
+    assert!(Tree::of(&place.mapped.join("none"), &mut |_, _| None).is_err());
+}

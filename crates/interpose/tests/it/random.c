@@ -38,6 +38,7 @@ static int flags(void) {
     return out;
 }
 
+static unsigned what;
 static char data[20000];
 static long one(int *fds) {
     int slot = pick(6), fd = fds[slot], at = pick(3) ? AT_FDCWD : fds[pick(6)];
@@ -46,7 +47,7 @@ static long one(int *fds) {
     struct iovec parts[3] = {{data + 7, pick(50)}, {data + 99, pick(5000)}, {data, pick(9)}};
     mode_t mode = pick(01000);
     memset(data, 'a' + pick(26), sizeof data);
-    switch (pick(34)) {
+    switch (what = pick(34)) {
     case 0: case 1: case 2: case 3: {
         long got = syscall(SYS_openat, at, name(), flags(), mode);
         if (got >= 0) {
@@ -68,7 +69,7 @@ static long one(int *fds) {
     case 7: return syscall(SYS_pwrite64, fd, data, len, pick(20) ? offset : -3);
     case 8: return syscall(SYS_writev, fd, parts, pick(4));
     case 9: return syscall(SYS_pwritev2, fd, parts, 3, offset, 0, pick(3) ? 0 : 0x10 /* append */);
-    case 10: return syscall(SYS_pwritev2, fd, parts, 2, -1, -1, pick(3) ? 0 : 2 /* dsync */);
+    case 10: return syscall(SYS_pwritev2, fd, parts, 2, -1L, -1L, pick(3) ? 0 : 2 /* dsync */);
     case 11: return syscall(SYS_ftruncate, fd, offset);
     case 12: return syscall(SYS_truncate, name(), pick(9) ? offset : -1);
     case 13: {
@@ -134,12 +135,16 @@ static long one(int *fds) {
 int main(int argc, char **argv) {
     state = strtoull(argv[1], 0, 10) * 0x9e3779b97f4a7c15 + 1;
     int count = atoi(argv[2]), fds[6] = {-1, -1, -1, -1, -1, -1};
-    long *results = calloc(count, 2 * sizeof(long));
+    long *results = calloc(count, 3 * sizeof(long));
     for (int n = 0; n < count; n++) {
         errno = 0;
-        results[2 * n] = one(fds);
-        results[2 * n + 1] = errno;
+        results[3 * n] = one(fds);
+        results[3 * n + 1] = errno;
+        results[3 * n + 2] = what;
     }
-    for (int n = 0; n < count; n++) printf("%d: %ld %ld\n", n, results[2 * n], results[2 * n + 1]);
+    for (int n = 0; n < count; n++) {
+        long *it = results + 3 * n;
+        printf("call %d (case %ld): %ld, error %ld\n", n, it[2], it[0], it[1]);
+    }
     return 0;
 }

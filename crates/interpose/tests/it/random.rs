@@ -17,8 +17,8 @@ fn random_calls_do_what_they_do_without() {
     if !is_able() {
         return;
     }
-    let seeds = std::env::var("SEEDS").map_or(SEEDS, |it| it.parse().unwrap());
-    for seed in 1..=seeds {
+    let number = |name, usual| std::env::var(name).map_or(usual, |it| it.parse().unwrap());
+    for seed in number("FROM", 1)..=number("SEEDS", SEEDS) {
         let (with, without) = (Place::new(), Place::new());
         let number = seed.to_string();
         with.check(&[program.to_str().unwrap(), &number, CALLS]);
