@@ -75,13 +75,22 @@ fn as_of(processes: &mut Processes, thread: u32, path: Vec<u8>) -> Result<Vec<u8
     Ok(out)
 }
 
-/// The place that a path names; with `follow` where a symbolic link there leads in the end.
+/// Whether a symbolic link in the last name is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    No,
+    Yes,
+    /// As far as a file can be made there: not where only a folder may be.
+    ToMake,
+}
+
+/// The place that a path names.
 pub(crate) fn place(
     processes: &mut Processes,
     thread: u32,
     folder: i32,
     path: Vec<u8>,
-    follow: bool,
+    follow: Follow,
 ) -> Result<Place, Errno> {
     if path.is_empty() {
         return Err(Errno::NOENT);
@@ -104,7 +113,12 @@ pub(crate) fn place(
             at = open_folder(&at, b".")?;
         }
         let found = Place { folder: at, raw };
-        if !follow || is_of_proc(&found.folder) {
+        let is_end = match follow {
+            Follow::No => true,
+            Follow::Yes => false,
+            Follow::ToMake => found.raw.ends_with(b"/"),
+        };
+        if is_end || is_of_proc(&found.folder) {
             return Ok(found);
         }
         match readlinkat(&found.folder, found.name(), Vec::new()) {
@@ -130,7 +144,7 @@ pub(crate) fn file(
     path: Vec<u8>,
     follow: bool,
 ) -> Result<OwnedFd, Errno> {
-    let place = place(processes, thread, folder, path, false)?;
+    let place = place(processes, thread, folder, path, Follow::No)?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
     openat(&place.folder, place.raw.as_slice(), flags, Mode::empty())

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::open::with_no_mask;
 use super::{Carried, open};
 use crate::notify::{Call, Reply};
-use crate::path::{self, Place};
+use crate::path::{self, Follow, Place};
 use crate::process::{self, Processes};
 use crate::supervisor::Session;
 use crate::tree::Key;
@@ -50,7 +50,7 @@ pub(super) fn carry_out(session: &mut Session, call: &Call) -> Carried {
 
 /// Where a path that is argument `n` leads; a link in its last name is not followed.
 fn place(processes: &mut Processes, call: &Call, folder: i32, n: usize) -> Result<Place, Errno> {
-    path::place(processes, call.thread, folder, path::argument(call, n)?, false)
+    path::place(processes, call.thread, folder, path::argument(call, n)?, Follow::No)
 }
 
 fn is_folder(stat: &Stat) -> bool {
@@ -198,6 +198,7 @@ fn link(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> Car
         (None, None) => return Ok(Reply::Continue),
         (Some(inode), Some(parent)) => (inode, parent),
         _ if named(&place).is_some() => return Err(Errno::EXIST),
+        _ if place.raw.ends_with(b"/") => return Err(Errno::NOENT),
         _ if is_folder(&stat) => return Err(Errno::PERM),
         _ => return Err(Errno::XDEV),
     };
@@ -230,8 +231,7 @@ fn rename(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> C
     let (out_of, into) = match parents {
         (None, None) => return Ok(Reply::Continue),
         (Some(out_of), Some(into)) => (out_of, into),
-        _ if named(&old).is_none() => return Err(Errno::NOENT),
-        _ => return Err(Errno::XDEV),
+        _ => return Err(over_border(&old, &new, flags)),
     };
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);
@@ -251,6 +251,24 @@ fn rename(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> C
         }
     }
     Ok(Reply::Value(0))
+}
+
+/// Why a rename over the border of a mapped folder fails: as between file systems, unless it
+/// would fail in any case.
+fn over_border(old: &Place, new: &Place, flags: RenameFlags) -> Errno {
+    let is_dots = |place: &Place| matches!(place.name(), b"." | b"..");
+    let is_new = named(new).is_none();
+    if is_dots(old) {
+        Errno::BUSY
+    } else if is_dots(new) {
+        if flags.contains(RenameFlags::NOREPLACE) { Errno::EXIST } else { Errno::BUSY }
+    } else if named(old).is_none() || (flags.contains(RenameFlags::EXCHANGE) && is_new) {
+        Errno::NOENT
+    } else if flags.contains(RenameFlags::NOREPLACE) && !is_new {
+        Errno::EXIST
+    } else {
+        Errno::XDEV
+    }
 }
 
 /// How a rename is told, if it succeeds, and who loses a name by it.

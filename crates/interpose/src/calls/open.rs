@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::Carried;
 use crate::notify::{Call, Reply};
-use crate::path::{self, Place};
+use crate::path::{self, Follow, Place};
 use crate::process::{self, read_word};
 use crate::supervisor::Session;
 use crate::tree::Key;
@@ -65,9 +65,11 @@ pub(super) fn open(session: &mut Session, call: &Call) -> Carried {
         return nameless(session, call, open);
     }
     let is_new_only = open.flags.contains(OFlags::CREATE | OFlags::EXCL);
-    // A file cannot be made by a name that only a folder may have.
-    let is_folder = open.flags.contains(OFlags::CREATE) && open.path.ends_with(b"/");
-    let follow = !open.flags.contains(OFlags::NOFOLLOW) && !is_new_only && !is_folder;
+    let follow = match open.flags {
+        flags if flags.contains(OFlags::NOFOLLOW) || is_new_only => Follow::No,
+        flags if flags.contains(OFlags::CREATE) => Follow::ToMake,
+        _ => Follow::Yes,
+    };
     let place = path::place(&mut session.processes, call.thread, open.folder, open.path, follow)?;
     if path::is_of_proc(&place.folder) {
         return again(session, call, &place, open.flags);
@@ -78,7 +80,7 @@ pub(super) fn open(session: &mut Session, call: &Call) -> Carried {
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);
     }
-    if is_folder {
+    if open.flags.contains(OFlags::CREATE) && place.raw.ends_with(b"/") {
         return Err(Errno::ISDIR);
     }
     match statat(&place.folder, place.name(), AtFlags::SYMLINK_NOFOLLOW) {

@@ -17,11 +17,10 @@ fn what_is_not_mapped_is_the_kernels_and_outputs_are_told() {
         return;
     }
     let place = Place::new();
-    let recorder = place.sh(
-        "echo hello; echo bad >&2; echo beside > $OUTSIDE/f; echo more >> $OUTSIDE/f
+    let recorder =
+        place.sh("echo hello; echo bad >&2; echo beside > $OUTSIDE/f; echo more >> $OUTSIDE/f
          echo here > in; cat in; echo piped | cat > piped; ln -s $OUTSIDE/f soft; echo x > soft
-         mkdir $OUTSIDE/d; rm -r $OUTSIDE/d; printf last",
-    );
+         mkdir $OUTSIDE/d; rm -r $OUTSIDE/d; printf last");
     assert_eq!(recorder.output_of(1), b"hello\nhere\nlast");
     assert_eq!(recorder.output_of(2), b"bad\n");
     assert_eq!(place.printed("out"), "hello\nhere\nlast");
@@ -141,7 +140,9 @@ impl Watcher for Strict {
     fn after(&mut self, operation: &Operation) -> Answer {
         let answer = self.recorder.after(operation);
         match operation {
-            Operation::Sync { .. } if !self.hold.is_zero() => Answer::at(Instant::now() + self.hold),
+            Operation::Sync { .. } if !self.hold.is_zero() => {
+                Answer::at(Instant::now() + self.hold)
+            }
             _ => answer,
         }
     }
