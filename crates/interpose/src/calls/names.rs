@@ -198,7 +198,7 @@ fn link(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> Car
         (None, None) => return Ok(Reply::Continue),
         (Some(inode), Some(parent)) => (inode, parent),
         _ if named(&place).is_some() => return Err(Errno::EXIST),
-        _ if place.raw.ends_with(b"/") => return Err(Errno::NOENT),
+        _ if place.raw.ends_with(b"/") || has_gone(&place) => return Err(Errno::NOENT),
         _ if is_folder(&stat) => return Err(Errno::PERM),
         _ => return Err(Errno::XDEV),
     };
@@ -253,12 +253,19 @@ fn rename(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> C
     Ok(Reply::Value(0))
 }
 
+/// Whether the folder was removed: nothing can be made in it.
+fn has_gone(place: &Place) -> bool {
+    fstat(&place.folder).is_ok_and(|stat| stat.st_nlink == 0)
+}
+
 /// Why a rename over the border of a mapped folder fails: as between file systems, unless it
 /// would fail in any case.
 fn over_border(old: &Place, new: &Place, flags: RenameFlags) -> Errno {
     let is_dots = |place: &Place| matches!(place.name(), b"." | b"..");
     let is_new = named(new).is_none();
-    if is_dots(old) {
+    if has_gone(old) || has_gone(new) {
+        Errno::NOENT
+    } else if is_dots(old) {
         Errno::BUSY
     } else if is_dots(new) {
         if flags.contains(RenameFlags::NOREPLACE) { Errno::EXIST } else { Errno::BUSY }

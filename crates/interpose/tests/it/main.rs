@@ -2,7 +2,8 @@
 //! they left in the folder.
 
 mod border;
-mod limits;
+mod hostile;
+
 mod model;
 mod programs;
 mod random;
