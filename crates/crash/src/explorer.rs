@@ -1,0 +1,202 @@
+//! The states that cuts may leave.
+//!
+//! Guarantees: a state is one that the file system could have left: what was synced is there.
+//! Seed, cut and variant name it, to the bit, whatever was asked before.
+
+use files::{Files, FilesError, Journal, Memory, Operation, Recorder};
+use port::random::Random;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::background::{anything, cut_anyhow, cut_planned, plan, used_disk};
+use crate::choice::{Variant, choose, telling_cuts};
+use crate::error::CrashError;
+use crate::event::Event;
+use crate::hash::hash;
+
+/// Moments of the run that are kept, so that later ones are near.
+const MOST_KEPT: usize = 128;
+
+/// How states are made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The file system.
+    pub files: files::Options,
+    /// Blocks of the disk, of 4 KiB; by default what the run needs, amply.
+    pub blocks: Option<u64>,
+    /// Writes of a block may be torn at its sectors of 512 bytes.
+    pub tear: bool,
+    /// Other seeds give other random states.
+    pub seed: u64,
+}
+
+/// What a cut left.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The files, mounted.
+    pub files: Files<Memory>,
+    /// After how many events power went.
+    pub cut: usize,
+    /// What happened of what was not promised.
+    pub variant: Variant,
+}
+
+/// The run of a program, and what cuts may have left of it.
+pub struct Explorer {
+    events: Vec<Event>,
+    options: Options,
+    /// The files after so many events, without anything done in the background.
+    kept: Vec<(usize, Files<Recorder>)>,
+    telling: Vec<usize>,
+    /// Of what was output, after each number of events.
+    outputs: Vec<u64>,
+}
+
+/// Blocks that a run may take.
+fn enough(operations: &mut dyn Iterator<Item = &Operation>) -> u64 {
+    let bytes: u64 = operations
+        .map(|operation| match operation {
+            Operation::Write { data, .. } => data.len() as u64 + 8192,
+            Operation::Allocate { len, .. } => *len,
+            Operation::Create { .. } => 2048,
+            _ => 0,
+        })
+        .fold(0, u64::saturating_add);
+    (2048 + bytes / 2048).min((1 << 32) - 1)
+}
+
+fn operations(events: &[Event]) -> impl Iterator<Item = &Operation> {
+    events.iter().filter_map(|event| match event {
+        Event::Operation(operation) => Some(operation),
+        _ => None,
+    })
+}
+
+impl Explorer {
+    /// Runs the program's events once on the files that it began with, which are durable.
+    pub fn new(
+        initial: &[Operation],
+        events: Vec<Event>,
+        options: Options,
+    ) -> Result<Explorer, CrashError> {
+        let ample = || enough(&mut initial.iter().chain(operations(&events)));
+        let blocks = options.blocks.unwrap_or_else(ample);
+        let disk = match options.files.journal {
+            Journal::Writeback => used_disk(blocks),
+            _ => Memory::new(blocks),
+        };
+        let formatted = Files::format(disk, options.files.clone()).map_err(CrashError::Initial)?;
+        let disk = Recorder::new(formatted.into_disk());
+        let mut files = Files::mount(disk).map_err(CrashError::Initial)?;
+        let sync = [Operation::SyncAll];
+        let begin = initial.iter().chain(&sync);
+        begin
+            .map(|operation| files.apply(operation))
+            .collect::<Result<(), _>>()
+            .map_err(CrashError::Initial)?;
+        let telling = telling_cuts(&events);
+        let mut explorer =
+            Explorer { events, options, kept: vec![(0, files)], telling, outputs: vec![0] };
+        explorer.run()?;
+        Ok(explorer)
+    }
+
+    fn run(&mut self) -> Result<(), CrashError> {
+        let every = (self.events.len() / MOST_KEPT).max(8);
+        let mut files = self.kept[0].1.clone();
+        for number in 0..self.events.len() {
+            self.apply(&mut files, number)?;
+            let mut sum = self.outputs[number];
+            if let Event::Output { stream, data } = &self.events[number] {
+                sum = xxh3_64_with_seed(data, sum ^ u64::from(*stream)).max(1);
+            }
+            self.outputs.push(sum);
+            if (number + 1).is_multiple_of(every) {
+                self.kept.push((number + 1, files.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, files: &mut Files<Recorder>, number: usize) -> Result<(), CrashError> {
+        let Event::Operation(operation) = &self.events[number] else { return Ok(()) };
+        files.apply(operation).map_err(|error| CrashError::Event { number, error })
+    }
+
+    /// The files after so many events.
+    fn at(&self, cut: usize) -> Result<Files<Recorder>, CrashError> {
+        let near = self.kept.partition_point(|kept| kept.0 <= cut) - 1;
+        let (from, files) = &self.kept[near];
+        let mut files = files.clone();
+        (*from..cut).try_for_each(|number| self.apply(&mut files, number))?;
+        Ok(files)
+    }
+
+    /// What the program did. Power may go after any number of these, from none to all.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// What was output to a stream before that cut.
+    pub fn output(&self, cut: usize, stream: u32) -> Vec<u8> {
+        let before = &self.events[..cut.min(self.events.len())];
+        let data = before.iter().filter_map(|event| match event {
+            Event::Output { stream: of, data } if *of == stream => Some(&data[..]),
+            _ => None,
+        });
+        data.collect::<Vec<_>>().concat()
+    }
+
+    /// Cut and variant of the state number `n` in the order in which it is best to look: the
+    /// variants that break most programs at the cuts that tell most, and random ones between.
+    pub fn choose(&self, n: u64) -> (usize, u64) {
+        choose(&self.telling, self.events.len(), self.options.seed, n)
+    }
+
+    /// The state of a cut after so many events. [`Variant::of`] says what the number means.
+    pub fn state(&self, cut: usize, variant: u64) -> Result<State, CrashError> {
+        let events = self.events.len();
+        if cut > events {
+            return Err(CrashError::Cut { cut, events });
+        }
+        let left = match Variant::of(variant) {
+            Variant::Random(_) => self.random(cut, variant)?,
+            planned => {
+                let mut files = self.at(cut)?;
+                let before = &self.events[..cut];
+                match plan(&mut files, planned, before, self.options.tear)? {
+                    (usize::MAX, _) => files.disk().cut(|_| files::Fate::Lost),
+                    torn => cut_planned(files.disk(), torn),
+                }
+            }
+        };
+        Ok(State { files: Files::mount(left)?, cut, variant: Variant::of(variant) })
+    }
+
+    fn random(&self, cut: usize, variant: u64) -> Result<Memory, CrashError> {
+        let mut random = Random::new(self.options.seed ^ port::random::mix(cut as u64), variant);
+        // Mostly a short while, now and then all the run.
+        let bits = u64::from(usize::BITS - cut.leading_zeros());
+        let longest = 1u64 << random.below(bits + 1);
+        let from = cut - random.below(longest.min(cut as u64 + 1)) as usize;
+        let mut files = self.at(from)?;
+        let often = [0.05, 0.2, 0.5, 0.8][random.below(4) as usize];
+        let act = |files: &mut Files<Recorder>, random: &mut Random| {
+            while random.chance(often) {
+                anything(files, random)?;
+            }
+            Ok::<(), FilesError>(())
+        };
+        for number in from..cut {
+            act(&mut files, &mut random)?;
+            self.apply(&mut files, number)?;
+        }
+        act(&mut files, &mut random)?;
+        Ok(cut_anyhow(files.disk(), &mut random, self.options.tear))
+    }
+
+    /// A number for all that a checker could tell states apart by: files, and what was output
+    /// before. States with the same number need to be looked at once.
+    pub fn hash(&self, state: &mut State) -> Result<u64, CrashError> {
+        Ok(hash(&mut state.files)? ^ self.outputs[state.cut].rotate_left(1))
+    }
+}
