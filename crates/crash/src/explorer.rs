@@ -88,11 +88,8 @@ impl Explorer {
         let disk = Recorder::new(formatted.into_disk());
         let mut files = Files::mount(disk).map_err(CrashError::Initial)?;
         let sync = [Operation::SyncAll];
-        let begin = initial.iter().chain(&sync);
-        begin
-            .map(|operation| files.apply(operation))
-            .collect::<Result<(), _>>()
-            .map_err(CrashError::Initial)?;
+        let mut begin = initial.iter().chain(&sync);
+        begin.try_for_each(|operation| files.apply(operation)).map_err(CrashError::Initial)?;
         let telling = telling_cuts(&events);
         let mut explorer =
             Explorer { events, options, kept: vec![(0, files)], telling, outputs: vec![0] };

@@ -128,6 +128,7 @@ pub(crate) fn start(program: &Program, wants: Wants) -> Result<Started, RunError
     let plan = plan(program, wants)?;
     // SAFETY: the child makes system calls on what `plan` holds, and executes or exits.
     let pid = match unsafe { libc::fork() } {
+        // SAFETY: this is that child.
         0 => unsafe { child(&plan, shared.words()) },
         -1 => return Err(doing("starting a process")(last_error())),
         pid => Pid::from_raw(pid).expect("a child has a number above 0"),

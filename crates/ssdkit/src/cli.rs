@@ -14,6 +14,7 @@ use twin::TwinArgs;
 use ycsb::YcsbArgs;
 
 use crate::compare::{self, CompareArgs};
+use crate::crash::{self, CrashArgs};
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::rules::{self, RulesArgs};
 use crate::target::{self, TargetArgs};
@@ -189,6 +190,9 @@ pub enum Command {
     /// Run YCSB on a key-value store on a drive and report.
     #[command(after_help = format!("{YCSB_EXAMPLES}{DRIVES}"))]
     Ycsb(YcsbArgs),
+    /// Cut the power under a program at many places, and check what its files are then.
+    #[command(after_help = crash::EXAMPLES)]
+    Crash(Box<CrashArgs>),
     /// Make a drive in a file.
     #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateArgs),

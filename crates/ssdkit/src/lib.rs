@@ -8,6 +8,7 @@
 
 pub mod cli;
 pub mod compare;
+pub mod crash;
 pub mod create;
 pub mod info;
 pub mod job;

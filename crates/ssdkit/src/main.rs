@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, compare, create, fio, fronts, info, job, manual, metrics, profiles, rules,
+    Error, bench, compare, crash, create, fio, fronts, info, job, manual, metrics, profiles, rules,
     snapshot, speculation, standard, studies, target, trace, twin, ycsb,
 };
 
@@ -85,6 +85,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
         Some(Command::Top(args)) => metrics::top(&args, &mut out)?,
         Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,
+        Some(Command::Crash(args)) => crash::run(&args, &mut out)?,
         Some(Command::Create(args)) => create::run(&args, &mut out)?,
         Some(Command::Info(args)) => info::run(&args, &mut out)?,
         Some(Command::Snapshot(args)) => snapshot::run(&args, &mut out)?,

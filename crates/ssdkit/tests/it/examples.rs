@@ -127,6 +127,11 @@ fn rule_sets_are_checked_printed_and_explained() {
 }
 
 #[test]
+fn power_goes_under_programs() {
+    run("crash.md", |_| true);
+}
+
+#[test]
 fn programs_are_counted() {
     run("speculate.md", |_| true);
     // Who is to be counted is told apart from what was asked.

@@ -8,6 +8,7 @@ mod channels;
 mod clocks;
 mod common;
 mod compare;
+mod crash;
 mod edge;
 mod examples;
 mod faults;

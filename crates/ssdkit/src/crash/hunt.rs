@@ -1,0 +1,183 @@
+//! One state after the other: made, extracted, checked, by several threads.
+//!
+//! Which states are looked at does not depend on how many threads there are.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crash::{Explorer, State, Tree, Variant};
+use drive::error::Error;
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use super::check::{Broken, Checker};
+use super::{CrashArgs, failed, work_folder};
+
+/// A state that broke the check.
+pub struct Finding {
+    /// After how many events power went.
+    pub cut: usize,
+    /// Which of the states that this may leave.
+    pub variant: u64,
+    /// What the check said.
+    pub broken: Broken,
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Found {
+    /// States that were made.
+    pub states: u64,
+    /// Of these, those that differed from all before, and were checked.
+    pub checked: u64,
+    /// Those that broke the check, the first cut first.
+    pub broken: Vec<Finding>,
+}
+
+impl Found {
+    /// The name of the first.
+    pub fn first(&self) -> Option<(usize, u64)> {
+        self.broken.first().map(|finding| (finding.cut, finding.variant))
+    }
+}
+
+/// What all threads share.
+pub struct Hunt<'a> {
+    explorer: &'a Explorer,
+    check: &'a str,
+    timeout: Duration,
+    seen: Mutex<HashSet<u64>>,
+    found: Mutex<Found>,
+    next: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// What one thread has of its own.
+struct Worker<'a> {
+    folder: TempDir,
+    checker: Checker<'a>,
+}
+
+impl Worker<'_> {
+    fn files(&self) -> PathBuf {
+        self.folder.path().join("files")
+    }
+}
+
+impl<'a> Hunt<'a> {
+    /// Over what a program did.
+    pub fn new(args: &'a CrashArgs, explorer: &'a Explorer) -> Result<Hunt<'a>, Error> {
+        Ok(Hunt {
+            explorer,
+            check: &args.check,
+            timeout: Duration::from_nanos(args.timeout),
+            seen: Mutex::default(),
+            found: Mutex::default(),
+            next: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    fn worker(&self) -> Result<Worker<'a>, Error> {
+        let folder = work_folder("check")?;
+        let checker = Checker::new(self.check, self.timeout);
+        let checker = checker.map_err(|e| Error::system("make a file", &e))?;
+        Ok(Worker { folder, checker })
+    }
+
+    /// Fails where the check does not hold of what the program left when nothing was cut: then it
+    /// says nothing.
+    pub fn holds_without_a_cut(&self, args: &CrashArgs) -> Result<(), Error> {
+        let end = self.explorer.events().len();
+        let all = (0..).find(|&n| Variant::of(n) == Variant::All).unwrap_or(1);
+        let mut state = self.explorer.state(end, all).map_err(failed)?;
+        match self.checked(&mut self.worker()?, &mut state)? {
+            None => Ok(()),
+            Some(Broken { how, said }) => Err(Error::Failed(format!(
+                "the check does not hold of the files as {} left them, without a cut: {how}: {said}",
+                args.program[0].to_string_lossy()
+            ))),
+        }
+    }
+
+    /// One state.
+    pub fn one(&self, (cut, variant): (usize, u64)) -> Result<Found, Error> {
+        let mut state = self.explorer.state(cut, variant).map_err(failed)?;
+        let broken = self.checked(&mut self.worker()?, &mut state)?;
+        let broken = broken.map(|broken| Finding { cut, variant, broken });
+        Ok(Found { states: 1, checked: 1, broken: broken.into_iter().collect() })
+    }
+
+    /// As many as are asked for.
+    pub fn all(&self, args: &CrashArgs) -> Result<Found, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = args.jobs.unwrap_or(cores);
+        let bar = bar(args.states);
+        let ended: Result<(), Error> = std::thread::scope(|scope| {
+            let work = || self.work(args.states, &bar);
+            let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+            let mut ended = threads.into_iter().map(|thread| thread.join());
+            ended.try_for_each(|ended| ended.expect("a worker does not panic"))
+        });
+        bar.finish_and_clear();
+        ended?;
+        let mut found = std::mem::take(&mut *lock(&self.found));
+        found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
+        Ok(found)
+    }
+
+    fn work(&self, states: u64, bar: &ProgressBar) -> Result<(), Error> {
+        let mut worker = self.worker()?;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            if n >= states {
+                break;
+            }
+            if let Err(e) = self.look(&mut worker, n) {
+                self.is_over.store(true, Ordering::Relaxed);
+                return Err(e);
+            }
+            bar.inc(1);
+        }
+        Ok(())
+    }
+
+    /// Looks at the state of that number.
+    fn look(&self, worker: &mut Worker<'_>, n: u64) -> Result<(), Error> {
+        let (cut, variant) = self.explorer.choose(n);
+        let mut state = self.explorer.state(cut, variant).map_err(failed)?;
+        let hash = self.explorer.hash(&mut state).map_err(failed)?;
+        let is_new = lock(&self.seen).insert(hash);
+        let broken = if is_new { self.checked(worker, &mut state)? } else { None };
+        let mut found = lock(&self.found);
+        found.states += 1;
+        found.checked += u64::from(is_new);
+        found.broken.extend(broken.map(|broken| Finding { cut, variant, broken }));
+        Ok(())
+    }
+
+    /// Writes the state to the worker's folder, and starts the check on it.
+    fn checked(&self, worker: &mut Worker<'_>, state: &mut State) -> Result<Option<Broken>, Error> {
+        let (files, said) = (worker.files(), worker.folder.path().join("said"));
+        Tree::new(&files).and_then(|tree| tree.extract(&mut state.files)).map_err(failed)?;
+        let told = self.explorer.output(state.cut, 1);
+        fs::write(&said, told).map_err(|e| Error::system("write what the program said", &e))?;
+        let checked = worker.checker.run(&files, &said, state.cut);
+        checked.map_err(|e: io::Error| Error::system("run the check", &e))
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How far it is, on a terminal.
+fn bar(states: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} states, {eta} left");
+    ProgressBar::new(states).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
