@@ -1,5 +1,7 @@
 //! Which kind of state a number names, and which cuts are tried first.
 
+use std::fmt;
+
 use files::Operation;
 use port::random::Random;
 
@@ -42,6 +44,21 @@ impl Variant {
             8..=11 => Variant::AllButOne(number - 8),
             12..=15 => Variant::PartOfLast(number - 12),
             _ => Variant::Random(number - PLANNED),
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Variant::Nothing => out.write_str("nothing survived but what was durable"),
+            Variant::All => out.write_str("all survived"),
+            Variant::NoData => out.write_str("names and sizes survived, and no data"),
+            Variant::OnlyData => out.write_str("data survived, and no names and sizes"),
+            Variant::OneFile(n) => write!(out, "data survived of dirty file {n} only"),
+            Variant::AllButOne(n) => write!(out, "all survived but data of dirty file {n}"),
+            Variant::PartOfLast(n) => write!(out, "all survived but the last write, {n}/4 of it"),
+            Variant::Random(n) => write!(out, "some survived, by chance {n}"),
         }
     }
 }

@@ -79,6 +79,8 @@ impl<D: Disk> Files<D> {
             }
         }
         let mut told = Vec::new();
+        let lost = self.dirty().filter(|(inode, _)| !self.dirty_files.contains(inode));
+        told.extend(lost.map(|(inode, _)| format!("{} is dirty and in no list", inode.0)));
         for &(inode, page) in &self.running.ordered {
             let is_dirty = |node: &Node| match &node.content {
                 Content::File { extents, dirty } => {

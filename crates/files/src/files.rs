@@ -109,6 +109,7 @@ impl<D: Disk> Files<D> {
         files.insert_node(Inode::ROOT, root, Content::Folder(BTreeMap::new()))?;
         files.commit(true)?;
         files.checkpoint()?;
+        files.flush()?;
         files.disk.write(0, &files.layout.encode())?;
         files.disk.flush()?;
         files.unflushed = false;
@@ -254,8 +255,7 @@ impl<D: Disk> Files<D> {
     /// Carries out what a program did. It is whole, or an error and nothing happened; where the
     /// disk failed in the middle of a long write, a part may have happened.
     pub fn apply(&mut self, operation: &Operation) -> Result<(), FilesError> {
-        let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
-        if self.aborted && !is_sync {
+        if self.aborted {
             return Err(FilesError::Aborted);
         }
         match operation {
@@ -328,6 +328,23 @@ impl<D: Disk> Files<D> {
     /// Blocks of 4 KiB that are free.
     pub fn free_blocks(&self) -> u64 {
         self.store.space.free()
+    }
+
+    /// A number that no file has.
+    pub fn new_inode(&self) -> Inode {
+        let last = self.nodes.keys().next_back().map_or(0, |inode| inode.0);
+        match last.checked_add(1) {
+            Some(next) => Inode(next),
+            None => {
+                let free = (2..).find(|&n| !self.nodes.contains_key(&Inode(n)));
+                Inode(free.expect("not all numbers are taken"))
+            }
+        }
+    }
+
+    /// The disk below, to tell it what is not about blocks.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
     }
 
     /// The disk below.

@@ -297,10 +297,11 @@ impl<D: Disk> Files<D> {
     /// Writes back files, the oldest first, while there are too many dirty pages.
     pub(crate) fn limit_dirty(&mut self) -> Result<(), FilesError> {
         while self.dirty > self.layout.options.dirty_pages as usize {
-            let Some(inode) = self.dirty_files.pop_front() else { break };
+            let Some(&inode) = self.dirty_files.front() else { break };
             if self.file(inode).is_ok() {
                 self.write_pages(inode, 0, u32::MAX)?;
             }
+            self.dirty_files.pop_front();
         }
         // Files that were written back otherwise leave their places behind.
         if self.dirty_files.len() > 2 * self.dirty + 64 {
@@ -325,7 +326,7 @@ impl<D: Disk> Files<D> {
         } else {
             let node = self.node(inode)?;
             let changed = if data { node.data_changed } else { node.changed };
-            if changed == self.running.number || self.aborted {
+            if changed == self.running.number {
                 self.commit(names)?;
             }
         }
@@ -375,11 +376,12 @@ impl<D: Disk> Files<D> {
 
     pub(crate) fn sync_all(&mut self) -> Result<(), FilesError> {
         let mut failed = Ok(());
-        for inode in std::mem::take(&mut self.dirty_files) {
+        while let Some(&inode) = self.dirty_files.front() {
             if self.file(inode).is_ok() {
                 self.write_pages(inode, 0, u32::MAX)?;
                 failed = failed.and(self.tell_failure(inode));
             }
+            self.dirty_files.pop_front();
         }
         self.commit(true)?;
         self.flush()?;
@@ -393,6 +395,9 @@ impl<D: Disk> Files<D> {
 
     /// Does what a kernel may do by itself. What is not dirty or not there is left alone.
     pub fn write_back(&mut self, what: WriteBack) -> Result<(), FilesError> {
+        if self.aborted {
+            return Err(FilesError::Aborted);
+        }
         match what {
             WriteBack::Commit => self.commit(true),
             WriteBack::Checkpoint => self.checkpoint(),

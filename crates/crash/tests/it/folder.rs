@@ -119,7 +119,7 @@ fn spoil(folder: &Path, random: &mut Random) {
                 fs::remove_file(&path).unwrap();
                 fs::create_dir(&path).unwrap();
                 fs::write(path.join("in"), "").unwrap();
-                fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+                fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
             }
             2 if !kind.is_symlink() => {
                 fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();

@@ -34,6 +34,7 @@ fn run(journal: Journal, names: Names, steps: &[Step]) -> Result<(), String> {
             Some(Next::Cut) => model.check_now(&mut files)?,
             None => {}
         }
+        assert!(files.dirty().count() <= 64, "dirty pages are bounded");
     }
     model.check_now(&mut files)?;
     for gone in model.nodes.iter().filter(|node| node.1.links == 0).map(|node| *node.0) {
@@ -149,4 +150,23 @@ fn a_file_in_thousands_of_pieces_is_cut_in_bounded_steps() {
     files.apply(&Operation::SyncAll).unwrap();
     assert!(files.free_blocks() > free);
     assert_eq!(files.disk().blocks(), 1 << 15);
+}
+
+/// `cargo test --release -p ssdkit-files -- --ignored --nocapture cost`
+#[test]
+#[ignore = "it prints times, and nothing is wrong with any"]
+fn cost_of_a_write() {
+    let mut files = Files::format(Memory::new(1 << 16), Options::default()).unwrap();
+    files.apply(&create(1, b"file", 2, Kind::File)).unwrap();
+    let (begin, writes) = (std::time::Instant::now(), 500_000);
+    for n in 0..writes {
+        let offset = n * 7919 % 30_000 * 4096;
+        files
+            .apply(&Operation::Write { inode: Inode(2), offset, data: vec![n as u8; 4096] })
+            .unwrap();
+        if n % 100 == 0 {
+            files.apply(&Operation::Sync { inode: Inode(2), data: false }).unwrap();
+        }
+    }
+    println!("a write takes {:.2} us", begin.elapsed().as_secs_f64() / writes as f64 * 1e6);
 }
