@@ -263,13 +263,12 @@ fn has_gone(place: &Place) -> bool {
 fn over_border(old: &Place, new: &Place, flags: RenameFlags) -> Errno {
     let is_dots = |place: &Place| matches!(place.name(), b"." | b"..");
     let is_new = named(new).is_none();
-    if has_gone(old) || has_gone(new) {
-        Errno::NOENT
-    } else if is_dots(old) {
+    let is_exchange = flags.contains(RenameFlags::EXCHANGE);
+    if is_dots(old) {
         Errno::BUSY
     } else if is_dots(new) {
         if flags.contains(RenameFlags::NOREPLACE) { Errno::EXIST } else { Errno::BUSY }
-    } else if named(old).is_none() || (flags.contains(RenameFlags::EXCHANGE) && is_new) {
+    } else if has_gone(old) || has_gone(new) || named(old).is_none() || (is_exchange && is_new) {
         Errno::NOENT
     } else if flags.contains(RenameFlags::NOREPLACE) && !is_new {
         Errno::EXIST
