@@ -98,7 +98,8 @@ fn what_is_there_has_the_numbers_that_it_is_given() {
         HashMap::from([(&b"d"[..], 40), (b"f", 7), (b"hard", 7), (b"soft", 3)]);
     let mut tree = Tree::of(&place.mapped, &mut |_, name| Some(Inode(numbers[name]))).unwrap();
     let mut model = Model::new();
-    tree.contents(&[place.mapped.clone()], &mut |operation| model.apply(&operation)).unwrap();
+    tree.contents(std::slice::from_ref(&place.mapped), &mut |operation| model.apply(&operation))
+        .unwrap();
     assert_same(&model.listing(), &listing_of(&place.mapped));
     let mut recorder = Recorder::default();
     let script = "echo x >> hard; echo y > new; rm d/f; rm hard; mv soft d";
@@ -115,11 +116,13 @@ fn what_is_there_has_the_numbers_that_it_is_given() {
     assert_eq!(written, [Inode(7), Inode(41)]);
 }
 
+type Refusal = (fn(&Operation) -> bool, Errno);
+
 /// Refuses some, holds syncs, and counts.
 #[derive(Default)]
 struct Strict {
     recorder: Recorder,
-    refuse: Option<(fn(&Operation) -> bool, Errno)>,
+    refuse: Option<Refusal>,
     hold: Duration,
     transfers: Vec<Transfer>,
     stop_at: Option<usize>,
