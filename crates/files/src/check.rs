@@ -36,7 +36,7 @@ impl<D: Disk> Files<D> {
                 other => other.clone(),
             };
             let same = found.content == content
-                && (found.mode, found.links) == (node.mode, node.links)
+                && (found.mode, found.links()) == (node.mode, node.links())
                 && found.disk_size == node.disk_size;
             if !same {
                 told.push(format!("inode {} is not on the disk as it is here", inode.0));

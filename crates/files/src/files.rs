@@ -221,11 +221,10 @@ impl<D: Disk> Files<D> {
         let node = Node {
             content,
             mode: header.mode,
-            links: 0,
             size: 0,
             disk_size: 0,
             bag,
-            parent: Inode::ROOT,
+            parents: Vec::new(),
             changed: self.running.number,
             data_changed: self.running.number,
             failed: None,
@@ -297,7 +296,7 @@ impl<D: Disk> Files<D> {
             Content::Folder(names) => (Type::Folder, names.len() as u64),
             Content::Link(path) => (Type::Link, path.len() as u64),
         };
-        Ok(Stat { kind, mode: node.mode, links: node.links, size })
+        Ok(Stat { kind, mode: node.mode, links: node.links(), size })
     }
 
     /// The names in a folder and where they lead, in order of their bytes.

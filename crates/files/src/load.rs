@@ -176,11 +176,10 @@ impl Loaded {
         let node = Node {
             content,
             mode: header.mode,
-            links: 0,
             size,
             disk_size: size,
             bag,
-            parent: Inode::ROOT,
+            parents: Vec::new(),
             changed: 0,
             data_changed: 0,
             failed: None,
@@ -279,8 +278,7 @@ impl Loaded {
                 if node.is_folder() {
                     folders.push_back(entry.inode);
                 }
-                node.links += 1;
-                node.parent = folder;
+                node.parents.push(folder);
                 kept.insert(name, entry);
             }
             if kept.len() < before {

@@ -26,7 +26,7 @@ impl<D: Disk> Files<D> {
         if !is_name(name) {
             return Err(FilesError::BadName(name.len()));
         }
-        if node.links == 0 && folder != Inode::ROOT {
+        if node.links() == 0 && folder != Inode::ROOT {
             return Err(FilesError::NoInode(folder));
         }
         Ok(names.get(name).copied())
@@ -58,9 +58,7 @@ impl<D: Disk> Files<D> {
             names.insert(name.into(), Entry { inode, sector });
         }
         self.touch(folder, true);
-        let node = self.node_mut(inode);
-        node.links += 1;
-        node.parent = folder;
+        self.node_mut(inode).parents.push(folder);
         self.touch(inode, false);
         Ok(())
     }
@@ -72,7 +70,7 @@ impl<D: Disk> Files<D> {
         let entry = names.remove(name).expect("it is there");
         node.bag.remove(&mut self.store, entry.sector, is_named(name));
         self.touch(folder, true);
-        self.node_mut(entry.inode).links -= 1;
+        self.node_mut(entry.inode).leave(folder);
         self.touch(entry.inode, false);
     }
 
@@ -87,11 +85,9 @@ impl<D: Disk> Files<D> {
             put(record, 0, new);
         });
         self.touch(folder, true);
-        self.node_mut(old).links -= 1;
+        self.node_mut(old).leave(folder);
         self.touch(old, false);
-        let node = self.node_mut(inode);
-        node.links += 1;
-        node.parent = folder;
+        self.node_mut(inode).parents.push(folder);
         self.touch(inode, false);
     }
 
@@ -148,7 +144,7 @@ impl<D: Disk> Files<D> {
     }
 
     pub(crate) fn forget(&mut self, inode: Inode) -> Result<(), FilesError> {
-        if self.node(inode)?.links > 0 || inode == Inode::ROOT {
+        if self.node(inode)?.links() > 0 || inode == Inode::ROOT {
             return Err(FilesError::Named(inode));
         }
         self.make_room_to_change(MOST_BLOCKS)?;
@@ -214,7 +210,7 @@ impl<D: Disk> Files<D> {
             if at == Inode::ROOT {
                 return Ok(());
             }
-            at = self.node(at)?.parent;
+            at = self.node(at)?.parents[0];
         }
     }
 

@@ -33,15 +33,13 @@ pub(crate) enum Content {
 pub(crate) struct Node {
     pub(crate) content: Content,
     pub(crate) mode: u16,
-    /// How many names lead to it.
-    pub(crate) links: u32,
     /// Bytes of the file.
     pub(crate) size: u64,
     /// What its inode says of that: less where the end has no block yet.
     pub(crate) disk_size: u64,
     pub(crate) bag: Bag,
-    /// The folder in which it got its last name.
-    pub(crate) parent: Inode,
+    /// The folder of each name that leads to it.
+    pub(crate) parents: Vec<Inode>,
     /// The last transaction that has something of it, and that has what `fdatasync` needs.
     pub(crate) changed: u64,
     pub(crate) data_changed: u64,
@@ -50,6 +48,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// How many names lead to it.
+    pub(crate) fn links(&self) -> u32 {
+        self.parents.len() as u32
+    }
+
+    /// A name in that folder leads to it no more.
+    pub(crate) fn leave(&mut self, folder: Inode) {
+        let at = self.parents.iter().rposition(|&parent| parent == folder);
+        self.parents.swap_remove(at.expect("a name in it led here"));
+    }
+
     pub(crate) fn is_folder(&self) -> bool {
         matches!(self.content, Content::Folder(_))
     }

@@ -352,15 +352,14 @@ impl<D: Disk> Files<D> {
         for &(start, len) in self.table.groups.iter().filter(|group| meta.has_changed(group.0)) {
             blocks.extend(start..start + len);
         }
-        let mut at = inode;
-        loop {
-            let node = self.node(at)?;
+        let mut at = vec![inode];
+        while let Some(inode) = at.pop() {
+            let node = self.node(inode)?;
             blocks.push(node.bag.place().block);
             blocks.extend(node.bag.blocks());
-            if at == Inode::ROOT || !names || node.links == 0 {
-                break;
+            if names {
+                at.extend(&node.parents);
             }
-            at = node.parent;
         }
         blocks.sort_unstable();
         blocks.dedup();

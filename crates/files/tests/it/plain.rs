@@ -107,6 +107,22 @@ fn what_cannot_be_is_an_error_with_its_number() {
 }
 
 #[test]
+fn a_file_outlives_the_folder_of_its_last_name() {
+    let none = options(Journal::None, Names::WithFile);
+    let mut files = Files::format(Memory::new(512), none).unwrap();
+    files.apply(&create(1, b"file", 2, Kind::File)).unwrap();
+    files.apply(&create(1, b"folder", 3, Kind::Folder)).unwrap();
+    let (parent, name) = (Inode(3), b"other".to_vec());
+    files.apply(&Operation::Link { parent, name: name.clone(), inode: Inode(2) }).unwrap();
+    files.apply(&Operation::Remove { parent, name }).unwrap();
+    files.apply(&Operation::Remove { parent: Inode(1), name: b"folder".to_vec() }).unwrap();
+    files.apply(&Operation::Forget { inode: Inode(3) }).unwrap();
+    files.apply(&Operation::Sync { inode: Inode(2), data: false }).unwrap();
+    let files = Files::mount(files.into_disk()).unwrap();
+    assert_eq!(files.lookup(Inode(1), b"file"), Ok(Some(Inode(2))));
+}
+
+#[test]
 fn a_folder_has_a_hundred_thousand_names() {
     let mut files = Files::format(Memory::new(1 << 16), Options::default()).unwrap();
     for n in 0..100_000 {
