@@ -105,6 +105,11 @@ impl Tree {
         inode
     }
 
+    /// New files get numbers from that one on: those below may be of files elsewhere.
+    pub fn keep_below(&mut self, first: Inode) {
+        self.next = self.next.max(first.0);
+    }
+
     /// What makes the tree that is there, for a watcher that begins with nothing; the folders are
     /// those that it was made of. Files are read whole, one at a time.
     pub fn contents(

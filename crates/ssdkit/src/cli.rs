@@ -8,6 +8,7 @@ use fronts::ServeArgs;
 use measure::options::whole;
 use metrics::TopArgs;
 use speculation::SpeculateArgs;
+use run::RunArgs;
 use standard::TestArgs;
 use studies::StudyArgs;
 use twin::TwinArgs;
@@ -184,6 +185,9 @@ pub enum Command {
     /// Serve a drive over NBD, or a key-value store on it to Redis clients, until interrupted.
     #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
     Serve(ServeArgs),
+    /// Run a program with folders on a drive: its timing, its faults, and power cuts.
+    #[command(after_help = format!("{RUN_EXAMPLES}{DRIVES}"))]
+    Run(RunArgs),
     /// Watch a drive that is served with --metrics.
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
@@ -231,6 +235,16 @@ pub enum Command {
     #[command(after_help = manual::MAN_EXAMPLES)]
     Man(ManArgs),
 }
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ssdkit run --drive mem:tlc,size=1G --map data -- sqlite3 data/a.db \
+    \"create table t(a); insert into t values (1);\"
+  ssdkit run --drive ./drive.ssd --map data -- git clone https://example.org/a.git data/a
+  ssdkit run --drive ./drive.ssd --map data --cut-after 100 -- sh -c 'cp -r /etc data; sync'
+  ssdkit run --drive mem:tlc,size=1G --map data --fault above:write,every=100 -- ./program
+
+";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

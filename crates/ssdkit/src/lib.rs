@@ -3,7 +3,7 @@
 //!
 //! This crate is the front door: the command line ([`cli`]) and the commands that
 //! are no crate of their own. The others are [`mod@bench`], [`fronts`] (serve), [`metrics`] (top),
-//! [`ycsb`], [`studies`], [`standard`] (test), [`fio`] and [`twin`], over drives by name ([`drive`]) and what runs loads
+//! [`ycsb`], [`studies`], [`standard`] (test), [`fio`], [`mod@run`] and [`twin`], over drives by name ([`drive`]) and what runs loads
 //! on them ([`load`]).
 
 pub mod cli;
@@ -20,6 +20,6 @@ pub mod target;
 pub mod trace;
 
 pub use drive::Error;
-pub use {drive, fio, fronts, load, metrics, speculation, standard, studies, twin, ycsb};
+pub use {drive, fio, fronts, load, metrics, run, speculation, standard, studies, twin, ycsb};
 // By `use` it would be the attribute of that name, too.
 pub extern crate bench;

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Err(error) => return told(&cli::fio::explained(error)),
     };
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             say(&error);
@@ -73,9 +73,11 @@ fn give_memory_back() {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Error> {
+/// Gives the exit code: 0, or that of a program that was run.
+fn run(cli: Cli) -> Result<u8, Error> {
     let mut out = io::stdout().lock();
     match cli.command {
+        Some(Command::Run(args)) => return ssdkit::run::run(&args),
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Explain(command)) => command.run(&mut out)?,
@@ -101,5 +103,5 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Man(args)) => manual::man(&args, &mut out)?,
     }
     out.flush()?;
-    Ok(())
+    Ok(0)
 }
