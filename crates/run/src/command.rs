@@ -36,7 +36,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Error> {
     let ended = end(disk, is_cut);
     let ran = ran?;
     match args.json {
-        true => say(ran.summary.to_json()),
+        true => eprintln!("{}", ran.summary.to_json()),
         false => say(format!("{}: {}", config.name, ran.summary.text())),
     }
     ended.and(ran.synced)?;

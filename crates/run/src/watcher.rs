@@ -14,8 +14,9 @@ use crate::engine::DriveDisk;
 /// As ext4 commits its journal, and the kernel writes back what has been dirty for long.
 const COMMIT: Duration = Duration::from_secs(5);
 const EXPIRE: Duration = Duration::from_secs(30);
-/// Blocks that a change of metadata may take beside data.
-const RESERVE: u64 = 64;
+/// Blocks that stay free of data, so that what has filled a drive can be removed again: as many
+/// as some changes of names may need.
+const RESERVE: u64 = 256;
 /// Pages that are read ahead of a sequential reader, as Linux' 128 KiB.
 const AHEAD: u64 = 32;
 
@@ -124,20 +125,40 @@ impl OnDrive {
         }
     }
 
+    /// Whether so many blocks are free beside those that dirty pages will get. Near the end of
+    /// the room these get theirs first.
+    fn has_room(&mut self, needed: u64) -> bool {
+        let most = u64::from(self.files.options().dirty_pages);
+        if needed + most <= self.files.free_blocks() {
+            return true;
+        }
+        if needed + self.files.dirty().count() as u64 <= self.files.free_blocks() {
+            return true;
+        }
+        self.write_dirty();
+        needed <= self.files.free_blocks()
+    }
+
+    /// Writes back all dirty pages.
+    fn write_dirty(&mut self) {
+        let mut runs: Vec<(Inode, u32, u32)> = Vec::new();
+        for (inode, page) in self.files.dirty() {
+            match runs.last_mut() {
+                Some(run) if run.0 == inode && run.1 + run.2 == page => run.2 += 1,
+                _ => runs.push((inode, page, 1)),
+            }
+        }
+        for (inode, first, count) in runs {
+            // Its error is told by the next sync.
+            let _ = self.files.write_back(WriteBack::Pages { inode, first, count });
+        }
+    }
+
     /// What the kernel does by itself; its errors are told by the next sync.
     fn write_back(&mut self, now: Instant) {
         if now >= self.write_at {
             self.write_at = now + EXPIRE;
-            let mut runs: Vec<(Inode, u32, u32)> = Vec::new();
-            for (inode, page) in self.files.dirty() {
-                match runs.last_mut() {
-                    Some(run) if run.0 == inode && run.1 + run.2 == page => run.2 += 1,
-                    _ => runs.push((inode, page, 1)),
-                }
-            }
-            for (inode, first, count) in runs {
-                let _ = self.files.write_back(WriteBack::Pages { inode, first, count });
-            }
+            self.write_dirty();
         }
         if now >= self.commit_at {
             self.commit_at = now + COMMIT;
@@ -199,8 +220,8 @@ impl Watcher for OnDrive {
         }
         match Self::needs(operation) {
             0 => Ok(()),
-            needed if needed > self.files.free_blocks() => Err(Errno::NOSPC),
-            _ => Ok(()),
+            needed if self.has_room(needed) => Ok(()),
+            _ => Err(Errno::NOSPC),
         }
     }
 

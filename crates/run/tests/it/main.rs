@@ -1,0 +1,224 @@
+//! Programs on drives, from outside: what they find again, what a cut leaves, and what is refused.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Parser;
+use drive::error::Error;
+use drive::image;
+use drive::spec::DriveSpec;
+use run::RunArgs;
+use tempfile::TempDir;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: RunArgs,
+}
+
+/// A folder with a drive file, and what is mapped.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=128M".parse() else { unreachable!() };
+        let config = spec.resolve().unwrap();
+        image::create(&place.path("d.ssd"), &config, 1, false).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    /// Runs a shell's script with the folder `data` mapped; `$D` is it, `$O` the one around it.
+    fn run(&self, options: &[&str], script: &str) -> Result<u8, Error> {
+        let (drive, data) = (self.path("d.ssd"), self.path("data"));
+        let script = format!("D={data} O={}; {script}", self.0.path().display());
+        let mut line = vec!["run", "--drive", &drive, "--map", &data];
+        line.extend(options);
+        line.extend(["--", "sh", "-euc", &script]);
+        run::run(&Line::try_parse_from(line).unwrap().args)
+    }
+
+    /// The same, which must succeed.
+    fn sh(&self, script: &str) {
+        assert_eq!(self.run(&[], script).unwrap(), 0, "{script}");
+    }
+
+    /// The folder is gone, as on another machine.
+    fn lose_folder(&self) {
+        fs::remove_dir_all(self.path("data")).unwrap();
+    }
+}
+
+/// Whether this machine can supervise programs; says so where it cannot.
+fn is_able() -> bool {
+    match Place::new().run(&[], "true") {
+        Err(e) if e.to_string().contains("supervisor") => {
+            eprintln!("LEFT OUT: nothing of `ssdkit run` is tested here: {e}");
+            false
+        }
+        other => other.unwrap() == 0,
+    }
+}
+
+fn has(program: &str) -> bool {
+    let has = Command::new(program).arg("--version").output().is_ok();
+    if !has {
+        eprintln!("LEFT OUT: {program} is not installed");
+    }
+    has
+}
+
+#[test]
+fn files_are_found_again_on_the_drive() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    place.sh("cd $D; mkdir -p a/b; echo one > a/b/f; ln a/b/f hard; ln -s a/b soft; chmod 751 a
+        dd if=/dev/urandom of=big bs=100k count=20 2>/dev/null; truncate -s 10M sparse
+        cp big sparse $O; echo -n > empty; chmod 600 empty");
+    // The folder is as it was left, or not there.
+    place.sh("test $(cat $D/hard) = one");
+    place.lose_folder();
+    place.sh("cd $D; cmp big $O/big; cmp sparse $O/sparse; test $(cat soft/f) = one
+        test $(stat -c %h hard) = 2; test $(stat -c %a a) = 751; test $(stat -c %a empty) = 600
+        echo two >> hard; test $(tail -1 a/b/f) = two");
+    assert_eq!(place.run(&[], "exit 7").unwrap(), 7);
+    assert_eq!(place.run(&[], "kill -9 $$").unwrap(), 137);
+}
+
+#[test]
+fn databases_repositories_and_archives_are_whole() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    if has("sqlite3") {
+        place.sh("cd $D; sqlite3 a.db 'create table t(a, b); insert into t values (1, randomblob(50000));'
+            sqlite3 w.db 'pragma journal_mode=wal; create table t(a); insert into t values (1);' > /dev/null
+            for n in 1 2 3; do sqlite3 w.db \"insert into t values ($n)\"; done");
+        place.lose_folder();
+        place.sh("cd $D; test $(sqlite3 w.db 'select count(*) from t') = 4
+            test $(sqlite3 a.db 'pragma integrity_check') = ok");
+    }
+    if has("git") {
+        place.sh("cd $D; export HOME=$O GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a
+            export GIT_COMMITTER_EMAIL=a; git init -q one; cd one; seq 20000 > f; git add .
+            git commit -qm 1; cd ..; git clone -q one two");
+        place.lose_folder();
+        place.sh("cd $D/two; export HOME=$O; git fsck --strict 2>/dev/null; test -z \"$(git status -s)\"");
+    }
+    place.sh(
+        "cd $D; mkdir tree; for n in 1 2 3 4 5; do seq $n 9000 > tree/$n; done; tar cf t.tar tree
+        mkdir out; tar xf t.tar -C out; cp t.tar $O",
+    );
+    place.lose_folder();
+    place.sh("cd $D; cmp t.tar $O/t.tar; diff -r tree out/tree");
+}
+
+#[test]
+fn fio_verifies_what_it_wrote() {
+    if !is_able() || !has("fio") {
+        return;
+    }
+    let job = "fio --directory=$D --name=j --size=1M --rw=randwrite --bs=4k --fsync=32 \
+        --verify=crc32c --numjobs=2 --minimal > /dev/null";
+    for more in ["--ioengine=psync", "--ioengine=mmap", "--ioengine=psync --direct=1"] {
+        Place::new().sh(&format!("{job} {more}"));
+    }
+}
+
+/// What was synced is there, and the folder goes as memory does.
+#[test]
+fn a_cut_leaves_what_was_synced() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let script = "cd $D; for n in $(seq 1000); do echo $n > $n; sync $n; echo $n > $O/acked; done";
+    let code = place.run(&["--cut-after", "40"], script).unwrap();
+    assert_eq!(code, 137);
+    assert_eq!(fs::read_dir(place.path("data")).unwrap().count(), 0);
+    let acked: u64 = fs::read_to_string(place.path("acked")).unwrap().trim().parse().unwrap();
+    assert!((12..=14).contains(&acked), "three changes each: {acked}");
+    place.sh(&format!("for n in $(seq {acked}); do test $(cat $D/$n) = $n; done; test ! -e $D/15"));
+    // What nobody synced is lost, also without a cut.
+    let code = place.run(&["--no-sync-at-end"], "echo x > $D/x; sync $D/x; echo y > $D/y").unwrap();
+    assert_eq!(code, 0);
+    place.sh("test -e $D/x; test ! -s $D/y");
+    let code = place.run(&["--cut-after", "50ms"], "while :; do echo $D >> $D/y; done").unwrap();
+    assert_eq!(code, 137);
+}
+
+/// Errors of the drive reach the program at its next sync, as with a disk.
+#[test]
+fn a_write_that_fails_is_told_by_fsync() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    let script = "python3 -c '
+import os, sys, errno
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+os.fsync(fd)
+seen = 0
+for n in range(40):
+    try:
+        os.write(fd, b\"x\" * 4096)
+        os.fsync(fd)
+    except OSError as e:
+        assert e.errno in (errno.EIO, errno.EROFS), e
+        seen += 1
+sys.exit(10 if seen else 0)' $D/a";
+    // Of 40 syncs some write data that the drive refuses; the journal's own writes all succeed.
+    assert_eq!(place.run(&["--fault", "above:write,every=9"], script).unwrap(), 10);
+    place.lose_folder();
+    // Without its journal a file system takes no changes any more, and the last sync fails.
+    let e = place.run(&["--format", "--fault", "above:flush,every=5"], script).unwrap_err();
+    assert!(e.to_string().contains("the last sync failed"), "{e}");
+}
+
+#[test]
+fn what_is_not_ours_is_refused() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let refused = |options: &[&str]| place.run(options, "true").unwrap_err();
+    let says = |e: Error, what: &str| assert!(e.to_string().contains(what), "{e}");
+    fs::create_dir(place.path("data")).unwrap();
+    fs::write(place.path("data/mine"), "mine").unwrap();
+    says(refused(&[]), "must be empty");
+    assert_eq!(fs::read(place.path("data/mine")).unwrap(), b"mine");
+    fs::remove_file(place.path("data/mine")).unwrap();
+    place.sh("echo a > $D/a");
+    fs::write(place.path("data/a"), "b\n").unwrap();
+    says(refused(&[]), "data/a is not as on the drive");
+    fs::write(place.path("data/a"), "a\n").unwrap();
+    says(refused(&["--journal", "none"]), "--format");
+    place.lose_folder();
+    assert_eq!(place.run(&["--format", "--journal", "none"], "test ! -e $D/a").unwrap(), 0);
+    let line = ["run", "--drive", "mem:tlc,size=64M", "--cut-after", "1", "--map"];
+    let line = line.iter().copied().chain([place.path("data").leak() as &str, "--", "true"]);
+    says(run::run(&Line::try_parse_from(line).unwrap().args).unwrap_err(), "take a drive file");
+    assert!(!Path::new(&place.path("none")).exists());
+}
+
+/// A disk that has no room for it refuses a write before the program sees it done.
+#[test]
+fn a_full_drive_says_so() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let script = "dd if=/dev/zero of=$D/a bs=1M count=300 2> $O/err && exit 1; sync $D/a
+        grep -q 'No space left' $O/err; rm $D/a; echo b > $D/b; sync $D/b";
+    assert_eq!(place.run(&[], script).unwrap(), 0);
+    place.lose_folder();
+    place.sh("test $(cat $D/b) = b; test ! -e $D/a");
+}
