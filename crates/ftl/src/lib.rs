@@ -6,12 +6,14 @@
 //! [`mutations`] what can be broken on purpose.
 //! [`bytes`] are the words and checksums of what is kept on flash.
 //! [`Target`] is what a block target is to those above it, [`Start`] how one is made.
+//! [`OneOf`] is a target of one of two kinds.
 
 pub mod bytes;
 pub mod cookie;
 mod counters;
 mod least;
 mod mutation;
+mod one_of;
 pub mod runner;
 pub mod target;
 pub mod victim;
@@ -21,6 +23,7 @@ use port::Status;
 
 pub use counters::{MapCacheCounters, Memory, WriteCounters};
 pub use least::Least;
+pub use one_of::OneOf;
 pub use runner::{Block, Ended, Halt, Job, Runner, pieces};
 pub use target::{Over, Start, Target};
 pub use victim::{Victim, VictimPolicy};

@@ -3,23 +3,31 @@
 
 use device::OpenChannel;
 use flash::{Dimensions, Geometry};
-use ftl::{Memory, Over, Start, Target, WriteCounters};
+use ftl::{Memory, OneOf, Over, Start, Target, WriteCounters};
 use media::{Claim, CreateError, Partition, Placement, Shared, depth_for_targets};
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Port, Ring, Shape, Time};
+use ruled::{Ruled, RuledConfig, RuledError};
+use rules::{Budget, check, parse};
 use simulation::{Break, Lower, Setup, Subject, Troubles, lives, shows};
 use targets::pblk::PblkError;
 use targets::{Pblk, PblkConfig, with_reserve};
+use thiserror::Error;
 
 type Part = Partition<Lower>;
 
+/// A target of either kind.
+type Either = OneOf<Pblk<Part>, Ruled<Part>>;
+
 /// Several targets as one, which has their addresses one behind the other.
-struct Several(Shared<Lower, Pblk<Part>>);
+struct Several(Shared<Lower, Either>);
 
 /// What each target is like, how many there are, and where they lie.
 struct Parts {
     config: PblkConfig,
     count: u32,
     placement: Placement,
+    /// The one that is made of rules, of most drives.
+    ruled: Option<u32>,
 }
 
 /// Bytes of each target: where the next begins.
@@ -34,13 +42,18 @@ fn parts(seed: u64, units: u32) -> (u32, Placement) {
     }
 }
 
+/// Which target is made of rules; none of a third of all drives.
+fn ruled(seed: u64) -> Option<u32> {
+    (seed / 4 % 3).checked_sub(1).map(|n| n as u32)
+}
+
 /// Room for whole targets, on flash without faults, some with a cache.
 fn suit(setup: &mut Setup) {
     setup.troubles = Troubles { cached: setup.troubles.cached, ..Troubles::default() };
     (setup.timing.endurance, setup.timing.slc) = (u32::MAX, Default::default());
     (setup.parity, setup.protected, setup.layers, setup.streams) = (0, false, None, 1);
     (setup.timing.open_chunks, setup.timing.open_chunks_pu) = (u32::MAX, u32::MAX);
-    setup.buffer_rows = 0;
+    (setup.buffer_rows, setup.timing.unreadable) = (0, 0);
     let dim = setup.geometry.dimensions();
     let (count, placement) = parts(setup.seed, setup.geometry.total_pus());
     // The units of one target, and chunks with a third more than it holds.
@@ -53,6 +66,8 @@ fn suit(setup: &mut Setup) {
     let chunks = with_reserve(one).chunks * if shares { count } else { 1 };
     setup.geometry = Geometry::new(Dimensions { chunks, ..dim }).unwrap();
     setup.bytes = u64::from(count) * EACH;
+    // Rules decide of whole blocks.
+    setup.parts &= ruled(setup.seed).is_none();
 }
 
 impl Subject for Several {
@@ -71,8 +86,36 @@ impl Subject for Several {
             victim,
             seed,
         };
-        Parts { config, count, placement }
+        Parts { config, count, placement, ruled: ruled(seed) }
     }
+}
+
+/// Why a target cannot be.
+#[derive(Debug, Error)]
+enum Wrong {
+    #[error(transparent)]
+    Pblk(#[from] PblkError),
+    #[error(transparent)]
+    Ruled(#[from] RuledError),
+}
+
+/// A block drive in rules.
+fn rules(part: &Part) -> RuledConfig {
+    let (blocks, units) = (EACH / BLOCK_BYTES, part.geometry().total_pus());
+    let text = format!(
+        "set minimal
+         application 0 lba 0..{blocks} units 0..{units}
+         map l2p[{blocks}] of address in 0..{units}
+         counter next 0..{units}
+         rule write priority 1 when op == write
+           do next = (next + 1) % {units} then place unit next into l2p[lba]
+         rule read priority 1 when op == read then serve l2p[lba]
+         rule trim priority 1 when op == trim or op == zero do l2p[lba] = none then drop
+         rule flush priority 1 when op == flush then pass"
+    );
+    let rules = check(parse(&text).unwrap(), &Budget::default());
+    let rules = rules.unwrap_or_else(|all| panic!("{}", all[0].render("rules", &text)));
+    RuledConfig { bytes: EACH, rules, control: None, remotes: Vec::new() }
 }
 
 /// The claim of a target.
@@ -84,13 +127,21 @@ fn claim(device: &Lower, parts: &Parts, n: u32) -> Claim {
 
 impl Start for Several {
     type Config = Parts;
-    type Error = CreateError<PblkError>;
+    type Error = CreateError<Wrong>;
 
     fn new(device: Lower, parts: &Parts) -> Result<Several, Self::Error> {
         let mut shared = Shared::new(device);
         for n in 0..parts.count {
             let claim = claim(shared.media().device(), parts, n);
-            shared.create(&claim, |part| Pblk::new(part, parts.config))?;
+            shared.create(&claim, |part: Part| {
+                Ok::<_, Wrong>(match parts.ruled == Some(n) {
+                    true => {
+                        let config = rules(&part);
+                        Either::Second(Ruled::new(part, &config)?)
+                    }
+                    false => Either::First(Pblk::new(part, parts.config)?),
+                })
+            })?;
         }
         Ok(Several(shared))
     }
@@ -99,7 +150,19 @@ impl Start for Several {
         let (mut shared, mut now) = (Shared::new(device), now);
         for n in 0..parts.count {
             let claim = claim(shared.media().device(), parts, n);
-            let find = |part: Part, now| Pblk::recover(part, parts.config, now);
+            let find = |part: Part, now| {
+                Ok::<_, Wrong>(match parts.ruled == Some(n) {
+                    true => {
+                        let config = rules(&part);
+                        let (target, now) = Ruled::recover(part, &config, now)?;
+                        (Either::Second(target), now)
+                    }
+                    false => {
+                        let (target, now) = Pblk::recover(part, parts.config, now)?;
+                        (Either::First(target), now)
+                    }
+                })
+            };
             (shared, now) = shared.found(&claim, now, find)?;
         }
         Ok((Several(shared), now))
@@ -107,7 +170,7 @@ impl Start for Several {
 }
 
 impl Several {
-    fn all(&self) -> impl Iterator<Item = &Pblk<Part>> {
+    fn all(&self) -> impl Iterator<Item = &Either> {
         self.0.numbers().iter().map(|&n| self.0.target(n))
     }
 }
