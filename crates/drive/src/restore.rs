@@ -19,8 +19,8 @@ use targets::WriteCounters;
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::memory;
+use crate::spec::DriveConfig;
 use crate::spec::file::{OpenFile, file_error};
-use crate::spec::{DriveConfig, TargetKind};
 use crate::stack::{self, empty_journal};
 use crate::whole::{Boxed, Drive, Left, Observed, devices};
 
@@ -176,8 +176,7 @@ impl Restored {
         let is_used = |device: &Device<Backing>| {
             device.chunks().iter().any(|chunk| chunk.programmed > 0 || chunk.wear > 0)
         };
-        let is_ruled = self.config.spec.target == TargetKind::Rules;
-        user + absorbed > 0 || (is_ruled && devices(&self.drive).any(is_used))
+        user + absorbed > 0 || (self.config.has_rules() && devices(&self.drive).any(is_used))
     }
 
     /// Shuts it down again.

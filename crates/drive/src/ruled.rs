@@ -16,13 +16,13 @@ use crate::say::say;
 use crate::spec::DriveConfig;
 use crate::whole::{self, Drive, Ended};
 
-/// The target on what is below it: new, or recovered from what that holds.
-pub(crate) fn start(
+/// The target on what is below it: new, or recovered from what that holds from some time on.
+pub(crate) fn start<D: OpenChannel>(
     config: &DriveConfig,
     seed: u64,
-    flash: Flash,
-    is_found: bool,
-) -> Result<(Ruled<Flash>, Time), Error> {
+    flash: D,
+    found: Option<Time>,
+) -> Result<(Ruled<D>, Time), Error> {
     let rules = config.rules.as_ref().expect("a drive of rules was resolved with a set");
     if let (None, Some((from, to))) = (&config.control, ruled::nobodys(rules, config.size)) {
         say(format!(
@@ -38,9 +38,9 @@ pub(crate) fn start(
         control: config.control.clone(),
         remotes: remote::of(config, seed, flash.kept())?,
     };
-    let started = match is_found {
-        true => Ruled::recover(flash, &set_up, Time::ZERO),
-        false => Ruled::new(flash, &set_up).map(|target| (target, Time::ZERO)),
+    let started = match found {
+        Some(now) => Ruled::recover(flash, &set_up, now),
+        None => Ruled::new(flash, &set_up).map(|target| (target, Time::ZERO)),
     };
     started.map_err(|e| {
         let text = format!("{}: {e}", config.name);
@@ -213,7 +213,8 @@ mod tests {
             (",streams=2", "1 with target=batch, kv or rules"),
             (",map_unit=16k", "4k with target=rules"),
             (",keys=5", "only with target=kv"),
-            (",targets=2", "target=rules is for a drive of one target"),
+            (",targets=2,rules=minimal+minimal+latency", "with a + between"),
+            (",rules=minimal+latency", "with a + between"),
             (",rules=speed", "it takes minimal, latency"),
             (",rules=latency:0", "it takes minimal, latency"),
             (",rules=learn:", "it takes minimal, latency"),

@@ -6,9 +6,10 @@
 //! target cannot be made, or found again.
 
 use device::OpenChannel;
-use ftl::{Target, WriteCounters};
+use ftl::{OneOf, Target, WriteCounters};
 use media::{Claim, CreateError, MediaError, Partition};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, random};
+use ruled::{Ruled, SetInstaller};
 use targets::Pblk;
 
 use crate::error::Error;
@@ -17,9 +18,15 @@ use crate::spec::DriveConfig;
 use crate::stack::{new_target, target};
 use crate::whole::{Drive, Ended, PartOf, ended, rest};
 
+/// A target's part of the device.
+type Part = Partition<Flash>;
+
+/// A target of a drive of several.
+type Tenant = OneOf<Pblk<Part>, Ruled<Part>>;
+
 /// Several targets on one device.
 pub struct Shared {
-    targets: media::Shared<Flash, Pblk<Partition<Flash>>>,
+    targets: media::Shared<Flash, Tenant>,
     config: DriveConfig,
     seed: u64,
     /// By the target's number.
@@ -34,22 +41,41 @@ pub(crate) fn share(
     is_found: bool,
 ) -> Result<(Shared, Time), Error> {
     let (mut targets, mut ready) = (media::Shared::new(flash), Time::ZERO);
-    let failed = |source| Error::Recovery { name: config.name.clone(), source };
     let depth = targets.media().device().depth();
     for n in 0..config.targets() {
         let (one, claim) = (&config.target(n), claim(config, n, depth));
-        let set_up = target(one, seed_of(seed, n));
+        let seed = seed_of(seed, n);
         if is_found {
-            let find = |partition, now| Pblk::recover(partition, set_up, now).map_err(failed);
+            let find = |part, now| start(one, seed, part, Some(now));
             (targets, ready) = targets.found(&claim, ready, find).map_err(create_error)?;
         } else {
-            let make = |partition| new_target(one, partition, set_up);
+            let make = |part| Ok(start(one, seed, part, None)?.0);
             targets.create(&claim, make).map_err(create_error)?;
         }
     }
     targets.media_mut().clear(ready);
     let names = config.parts.iter().map(|part| part.name.clone()).collect();
     Ok((Shared { targets, config: config.clone(), seed, names }, ready))
+}
+
+/// A target on its part: new, or found again from some time on.
+fn start(
+    config: &DriveConfig,
+    seed: u64,
+    part: Part,
+    found: Option<Time>,
+) -> Result<(Tenant, Time), Error> {
+    if config.rules.is_some() {
+        let (target, ready) = crate::ruled::start(config, seed, part, found)?;
+        return Ok((OneOf::Second(target), ready));
+    }
+    let set_up = target(config, seed);
+    let Some(now) = found else {
+        return Ok((OneOf::First(new_target(config, part, set_up)?), Time::ZERO));
+    };
+    let failed = |source| Error::Recovery { name: config.name.clone(), source };
+    let (target, ready) = Pblk::recover(part, set_up, now).map_err(failed)?;
+    Ok((OneOf::First(target), ready))
 }
 
 fn seed_of(seed: u64, target: u32) -> u64 {
@@ -86,6 +112,14 @@ impl Shared {
         self.targets.numbers().iter().copied().filter(|_| is_there).find(is_its)
     }
 
+    /// Who installs rule sets in a target, where that is made of rules.
+    pub fn rules_of(&self, number: usize) -> Option<SetInstaller> {
+        match self.targets.target(number) {
+            OneOf::First(_) => None,
+            OneOf::Second(ruled) => Some(ruled.installer()),
+        }
+    }
+
     /// Makes the drive what `next` says, which has target `n` more. It takes no requests
     /// until it [may](Shared::set_serving). Gives its number.
     ///
@@ -94,8 +128,7 @@ impl Shared {
     pub fn create(&mut self, next: DriveConfig, n: u32) -> Result<usize, Error> {
         let depth = self.targets.media().device().depth();
         let (one, claim) = (&next.target(n), claim(&next, n, depth));
-        let set_up = target(one, seed_of(self.seed, n));
-        let make = |partition| new_target(one, partition, set_up);
+        let make = |part| Ok(start(one, seed_of(self.seed, n), part, None)?.0);
         let number = self.targets.create(&claim, make).map_err(create_error)?;
         self.targets.set_serving(number, false).map_err(media_error)?;
         if self.names.len() <= number {
@@ -250,3 +283,6 @@ impl Drive for Shared {
         ended(Box::new(self.targets.into_device()), closed, at)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,7 @@ pub use error::DriveError;
 pub use file::FileSpec;
 pub use memory::{Cache, MemorySpec, Store, TargetKind};
 pub use null::NullSpec;
+pub use rules::rules_to_tell;
 pub use shared::{Part, is_target_name};
 pub use storage::{Found, StorageSpec};
 

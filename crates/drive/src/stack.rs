@@ -191,7 +191,7 @@ fn assemble(
             (Box::new(shared), ready)
         } else if config.spec.target == TargetKind::Rules {
             let flash = lower::before(config, device, buffer.as_ref())?;
-            let (ruled, ready) = ruled::start(config, seed, flash, found.is_some())?;
+            let (ruled, ready) = ruled::start(config, seed, flash, found.map(|_| Time::ZERO))?;
             (Box::new(ruled), ready)
         } else {
             let flash = lower::before(config, device, buffer.as_ref())?;

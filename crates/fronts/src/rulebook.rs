@@ -96,6 +96,9 @@ impl Rulebook {
 impl Desk for Rulebook {
     fn answer(&self, asked: &Value, _wait: &mut dyn FnMut(&str), _stop: &StopHandle) -> Value {
         let text = |key: &str| asked.get(key).and_then(Value::as_str);
+        if text("target").is_some() {
+            return refused("this drive has one target, which is all of it: name none");
+        }
         match text("ask") {
             Some("rules") => self.list(),
             Some("counters") => self.counters(),

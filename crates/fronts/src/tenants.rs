@@ -1,5 +1,5 @@
-//! The targets of a served drive: which there are, new ones, and some less, asked for at its
-//! control socket.
+//! The targets of a served drive: which there are, new ones, and some less, and the rules of
+//! those that are made of some, asked for at its control socket.
 //!
 //! One that is created takes requests when the drive's file says that it is there; one that is
 //! removed is there no more when the file says so, and what it had is erased after that. So a
@@ -10,7 +10,8 @@
 //! target goes on, and is as late as a few commands more on the device make him. Fails where
 //! the file cannot be written, or the drive is lost.
 
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 
 use crate::blocks::with_targets;
 use crate::control::{Desk, refused};
+use crate::rulebook::Rulebook;
 
 /// How often what is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(1);
@@ -39,19 +41,51 @@ pub(crate) struct Tenants<'a> {
     exports: Option<&'a Exports>,
     /// What its file says, where it has one. Held by who changes something.
     text: Mutex<Option<ChangingText>>,
+    /// The rules of each target that is made of some, by the target's name.
+    books: Mutex<BTreeMap<String, Arc<Rulebook>>>,
 }
 
 /// Why a change was not made.
 type Refused = String;
 
 impl<'a> Tenants<'a> {
-    /// Of a drive that has several targets.
+    /// Of a drive that has several targets, which is there.
     pub fn new(
         drive: &'a SharedDrive<Lent>,
         exports: Option<&'a Exports>,
         text: Option<ChangingText>,
     ) -> Tenants<'a> {
-        Tenants { drive, exports, text: Mutex::new(text) }
+        let tenants = Tenants { drive, exports, text: Mutex::new(text), books: Mutex::default() };
+        if let Ok(config) = tenants.config() {
+            config.parts.iter().for_each(|part| tenants.open_book(&part.name));
+        }
+        tenants
+    }
+
+    /// Takes the rules of a target to its books, where it is made of some.
+    fn open_book(&self, name: &str) {
+        let rules = self.with(|shared, _| shared.rules_of(shared.number(name)?));
+        if let Ok(Some(rules)) = rules {
+            self.books().insert(name.into(), Arc::new(Rulebook::new(rules)));
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Rulebook>>> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rules of the target that was named, or of the only one that has some.
+    fn book(&self, name: Option<&str>) -> Result<Arc<Rulebook>, Refused> {
+        let books = self.books();
+        let names = || books.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        match (name, books.len()) {
+            (_, 0) => Err("none of its targets is made of rules".into()),
+            (None, 1) => Ok(books.values().next().expect("there is one").clone()),
+            (None, _) => Err(format!("say of which target: --target NAME, one of {}", names())),
+            (Some(name), _) => books.get(name).cloned().ok_or_else(|| {
+                format!("there is no target {name} that is made of rules: take one of {}", names())
+            }),
+        }
     }
 
     /// Does something to the drive's targets, as soon as that can be.
@@ -87,12 +121,12 @@ impl<'a> Tenants<'a> {
     fn create(
         &self,
         file: &mut Option<ChangingText>,
-        (name, units): (Option<&str>, Option<u32>),
+        (name, units, rules): (Option<&str>, Option<u32>, Option<&str>),
         wait: &mut dyn FnMut(&str),
         stop: &StopHandle,
     ) -> Result<Value, Refused> {
         let before = self.config()?;
-        let (next, n) = before.with_target(name, units)?;
+        let (next, n) = before.with_target(name, units, rules)?;
         // What the start found of targets that went may lie where it is to be.
         while let chunks @ 1.. = self.with(|shared, _| shared.left())? {
             if stop.is_stopped() {
@@ -112,6 +146,7 @@ impl<'a> Tenants<'a> {
             let gone = self.with(|shared, now| shared.remove(before.clone(), number, now));
             return Err(gone.err().unwrap_or(why));
         }
+        self.open_book(&next.parts[n as usize].name);
         self.export(|export| export)?;
         Ok(told(&next, n))
     }
@@ -137,6 +172,7 @@ impl<'a> Tenants<'a> {
         let before = self.with(|shared, _| shared.unerased())?;
         let leaves = self.with(|shared, now| shared.remove(next.clone(), number, now))?;
         leaves.map_err(|e| e.to_string())?;
+        self.books().remove(name);
         loop {
             let (is_gone, chunks) = self.with(|shared, _| shared.leaving(number))?;
             if is_gone && chunks == 0 {
@@ -202,6 +238,8 @@ fn told(config: &DriveConfig, n: u32) -> Value {
     let (part, one) = (&config.parts[n as usize], config.target(n));
     json!({
         "name": part.name,
+        "target": part.kind().name(),
+        "set": one.rules.as_ref().map(|rules| &rules.set().name.text),
         "size_bytes": one.size,
         "first_byte": config.first_byte(n),
         "first_unit": config.place(n).units.first(),
@@ -215,6 +253,12 @@ impl Desk for Tenants<'_> {
         let text = |key: &str| asked.get(key).and_then(Value::as_str);
         if text("ask") == Some("targets") {
             return self.list().unwrap_or_else(|why| refused(&why));
+        }
+        if matches!(text("ask"), Some("rules" | "counters" | "install")) {
+            let mut of_one = asked.clone();
+            of_one.as_object_mut().and_then(|asked| asked.remove("target"));
+            let book = self.book(text("target"));
+            return book.map_or_else(|why| refused(&why), |book| book.answer(&of_one, wait, stop));
         }
         let mut file = match self.text.try_lock() {
             Ok(file) => file,
@@ -230,14 +274,16 @@ impl Desk for Tenants<'_> {
                 Some(None) => Err("units are a number".into()),
                 units => {
                     let units = units.flatten().map(|units| units as u32);
-                    self.create(&mut file, (text("name"), units), wait, stop)
+                    self.create(&mut file, (text("name"), units, text("rules")), wait, stop)
                 }
             },
             Some("remove") => match text("name") {
                 Some(name) => self.remove(&mut file, name, wait, stop),
                 None => Err("remove needs a name".into()),
             },
-            _ => Err("this drive has targets: it is asked for these by `ssdkit target`".into()),
+            _ => Err("this drive has targets: it is asked for these by `ssdkit target`, and for \
+                      rules by `ssdkit rules`"
+                .into()),
         };
         done.unwrap_or_else(|why| refused(&why))
     }

@@ -2,7 +2,7 @@
 //! addresses.
 //!
 //! Whoever has one name for all of it uses it like any block drive; a request that lies in
-//! two targets is cut. A flush that names a range is for the targets in it alone.
+//! two targets, or is longer than its target takes, is cut. A flush that names a range is for the targets in it alone.
 //!
 //! Guarantees: the rules of [`Port`]; a target that is slow or full holds up its own
 //! requests and no other's, as long as nobody has more for it than its
@@ -137,7 +137,7 @@ const HERE: &str = "the drive is taken back from every target";
 impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// A drive without a target. It is a block drive when it has one.
     pub fn new(device: D) -> Shared<D, T> {
-        let shape = Shape { bytes: 0, kept: device.kept(), max_bytes: u64::MAX, depth: 0 };
+        let shape = Shape { bytes: 0, kept: device.kept(), max_bytes: 0, depth: 0 };
         Shared {
             media: Some(Box::new(Media::new(device))),
             guests: Vec::new(),

@@ -353,12 +353,13 @@ impl Info {
             line(
                 if n == 0 { "targets" } else { "" },
                 format!(
-                    "{}: {} on {} from {first} on, chunks {} to {} of each",
+                    "{}: {} on {} from {first} on, chunks {} to {} of each; {}",
                     config.parts[n as usize].name,
                     size(one.size),
                     units::exactly(units.into(), "parallel unit"),
                     chunks.start,
                     chunks.end - 1,
+                    one.rules.as_ref().map_or("pblk".into(), |rules| set_in_words(rules.set())),
                 ),
             );
         }

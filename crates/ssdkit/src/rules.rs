@@ -28,6 +28,8 @@ use drive::say::harmless;
 
 mod served;
 
+use served::Served;
+
 /// What `ssdkit rules --help` ends with.
 pub const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +39,7 @@ Examples:
   ssdkit rules template latency --applications 4 --size 1G --units 8
   ssdkit rules list ./control.sock
   ssdkit rules install ./control.sock mine.rules
+  ssdkit rules install ./control.sock mine.rules --target target1
   ssdkit rules counters ./control.sock --json
   ssdkit rules explain table1.rules --op read --lba 4096
   ssdkit rules explain tenants.rules --op write --application 3 --lba 2M --len 64k --temperature 75";
@@ -125,6 +128,9 @@ struct ServedArgs {
     /// The control socket of `serve --control`.
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
+    /// Which target, of a drive of several of which more than one is made of rules.
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -139,6 +145,9 @@ struct InstallArgs {
     /// The rule set.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Which target, of a drive of several of which more than one is made of rules.
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -242,13 +251,19 @@ pub fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<(), Error> {
             print_set(&set, args.json, out)
         }
         RulesCommand::Template(args) => print_template(args, out),
-        RulesCommand::List(args) => served::list(&args.socket, args.json, out),
-        RulesCommand::Counters(args) => served::counters(&args.socket, args.json, out),
-        RulesCommand::Install(args) => {
-            let source = Source::read(&args.file)?;
-            served::install(&args.socket, &source, args.json, out)
+        RulesCommand::List(args) => args.served().list(out),
+        RulesCommand::Counters(args) => args.served().counters(out),
+        RulesCommand::Install(InstallArgs { socket, file, target, json }) => {
+            let source = Source::read(file)?;
+            Served { socket, target: target.as_deref(), json: *json }.install(&source, out)
         }
         RulesCommand::Explain(args) => explain_request(args, out),
+    }
+}
+
+impl ServedArgs {
+    fn served(&self) -> Served<'_> {
+        Served { socket: &self.socket, target: self.target.as_deref(), json: self.json }
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use drive::error::Error;
 use drive::say::{harmless, say};
+use drive::spec::rules_to_tell;
 
 /// What `ssdkit target --help` ends with.
 pub const EXAMPLES: &str = "\
@@ -21,6 +22,7 @@ Examples:
   ssdkit serve mem:tlc,size=1G,units=8/8 --nbd ./drive.sock --control ./control.sock
   ssdkit target list ./control.sock
   ssdkit target create ./control.sock logs --units 4
+  ssdkit target create ./control.sock mine --units 4 --rules latency:2
   nbdinfo 'nbd+unix:///logs?socket=./drive.sock'
   ssdkit target remove ./control.sock logs
   ssdkit target list ./control.sock --json";
@@ -67,6 +69,10 @@ struct CreateArgs {
     /// How many parallel units it has; not with placement=stripe, where all have as much.
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=65_536))]
     units: Option<u32>,
+    /// It is made of rules, and has this set: a template or a file, as rules= in a drive's name
+    /// [default: it is pblk].
+    #[arg(long, value_name = "SET")]
+    rules: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -122,8 +128,12 @@ fn number(value: &Value) -> u64 {
 /// A target in a line.
 fn line(target: &Value) -> String {
     let units = units::exactly(number(&target["parallel_units"]), "parallel unit");
+    let what = match target["set"].as_str() {
+        Some(set) => format!("rules: {}", harmless(set)),
+        None => harmless(target["target"].as_str().unwrap_or_default()).to_string(),
+    };
     format!(
-        "{:<16} {:>8} from {} on, on {units} from {} on",
+        "{:<16} {:>8} from {} on, on {units} from {} on; {what}",
         harmless(target["name"].as_str().unwrap_or_default()).to_string(),
         units::capacity(number(&target["size_bytes"])),
         units::capacity(number(&target["first_byte"])),
@@ -151,6 +161,9 @@ fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
     if let Some(units) = args.units {
         asked["units"] = units.into();
+    }
+    if let Some(rules) = &args.rules {
+        asked["rules"] = rules_to_tell(rules)?.into();
     }
     let answer = ask(&args.socket, &asked, args.json, out)?;
     if !args.json {

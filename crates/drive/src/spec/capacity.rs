@@ -17,6 +17,7 @@ use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
 
 use super::memory::{KEY_COUNT, MemorySpec, STREAMS, TargetKind};
+use super::rules::is_name;
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
 
@@ -63,7 +64,8 @@ impl MemorySpec {
             let value = self.keys.to_string();
             return Err(DriveError::Value { key: "keys", value, takes: KEY_COUNT });
         }
-        if !self.rules.is_empty() && self.target != TargetKind::Rules {
+        let of_one = self.rules.is_empty() || is_name(&self.rules);
+        if !of_one || !self.rules.is_empty() && self.target != TargetKind::Rules {
             let (value, takes) = (self.rules.clone(), super::rules::RULES);
             return Err(DriveError::Value { key: "rules", value, takes });
         }

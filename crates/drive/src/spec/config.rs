@@ -186,6 +186,16 @@ impl DriveConfig {
         self.parts.iter().filter(|_| is_said).map(|part| part.units).collect()
     }
 
+    /// What each of several targets is and has.
+    fn parts_json(&self) -> Vec<Value> {
+        let part = |part: &Part| {
+            let mut json = json!(part);
+            json["target"] = part.kind().name().into();
+            json
+        };
+        self.parts.iter().map(part).collect()
+    }
+
     /// The effective configuration, for reports: every number, none implied.
     pub fn effective(&self) -> Value {
         let spec = &self.spec;
@@ -202,7 +212,7 @@ impl DriveConfig {
             "reserve_chunks_per_pu": self.reserve,
             "total_chunks_per_pu": self.total_chunks(),
             "store": spec.store.name(),
-            "target": spec.target.name(),
+            "target": self.kinds_text(),
             "victim": victim_name(spec.victim),
             "streams": spec.streams,
             "cache": spec.cache.name(),
@@ -210,7 +220,7 @@ impl DriveConfig {
             "targets": self.targets(),
             "placement": placement_name(spec.placement),
             "units": self.units(),
-            "parts": self.parts,
+            "parts": self.parts_json(),
             "profile": self.profile.to_table(),
         });
         if spec.target == TargetKind::Kv {

@@ -35,9 +35,12 @@ use crate::memory;
 
 const KEYS: &str = "copy";
 
-/// The version of a drive's text that this program writes, and the only one
-/// that it reads.
-const TEXT_VERSION: u32 = 1;
+/// The newest version of a drive's text that this program writes and reads.
+const TEXT_VERSION: u32 = 2;
+
+/// The first version of a text with targets of rules beside others, which older programs do
+/// not read. All other texts are of version 1.
+const WITH_RULED_PARTS: u32 = 2;
 
 /// The name of a drive file, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,8 +282,9 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
 pub fn drive_text(config: &DriveConfig, seed: u64) -> Result<String, Error> {
     let as_made = config.spec.parts(config.above.total_pus());
     let learn = Some(&config.spec.rules).filter(|name| learnt(name).is_some());
+    let has_ruled_parts = config.parts.iter().any(|part| part.rules.is_some());
     let text = Text {
-        version: TEXT_VERSION,
+        version: if has_ruled_parts { WITH_RULED_PARTS } else { 1 },
         software: env!("CARGO_PKG_VERSION").into(),
         size: config.size,
         data_chunks: config.data_chunks(),
@@ -409,7 +413,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         true => spec.parts(above.total_pus()).map_err(|_| uneven())?,
         false => text.parts,
     };
-    let config = DriveConfig {
+    let mut config = DriveConfig {
         name,
         spec,
         profile,
@@ -427,6 +431,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     if !config.is_even() {
         return Err(uneven());
     }
+    config.rule_parts().map_err(|e| wrong(&e))?;
     if config.size / BLOCK_BYTES >= config.data_blocks() {
         return Err(wrong(&"it is larger than its flash"));
     }
@@ -454,6 +459,8 @@ mod tests {
             "mem:tlc,size=1G,units=1/15/16",
             "mem:tlc,size=1G,units=4/2",
             "mem:tlc,size=1G,units=8",
+            "mem:tlc,size=1G,units=8/8/8,target=pblk/rules/rules,rules=latency:2+learn:latency",
+            "mem:tlc,size=1G,targets=2,placement=stripe,target=rules",
             "mem:tlc,size=1G,target=batch",
             "mem:tlc,size=1G,target=kv,keys=5M",
             "mem:tlc,size=1G,target=kv",
@@ -481,6 +488,9 @@ mod tests {
             assert_eq!(back.spec.placement, config.spec.placement);
             assert_eq!(back.parts, config.parts);
             assert_eq!(back.target(0).reserve, config.target(0).reserve);
+            for n in 0..config.targets() {
+                assert_eq!(set(&back.target(n)), set(&config.target(n)), "{name}");
+            }
             assert_eq!((back.spec.target, back.keys()), (config.spec.target, config.keys()));
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
             assert_eq!((back.spec.cache, head.cache), (config.spec.cache, config.cache_mode()));
@@ -492,7 +502,7 @@ mod tests {
     fn what_contradicts_itself_is_refused() {
         let good = header(&made("mem:ref,size=64M"), 1).unwrap();
         for (from, to, says) in [
-            ("version = 1", "version = 2", "newer ssdkit"),
+            ("version = 1", "version = 3", "newer ssdkit"),
             ("victim = \"greedy\"", "victim = \"nearest\"", "victim is unknown"),
             ("seed = 1", "seed = 1\nspeed = 3", "unknown field `speed`"),
             ("seed = 1\n", "", "missing field `seed`"),

@@ -10,12 +10,14 @@ use parity::{MAX_WIDTH, MIN_WIDTH};
 use port::BLOCK_BYTES;
 use targets::Victim;
 
+use super::rules::is_name;
 use super::value::{name_and_pairs, number, show_size, size_of};
 use super::{DriveError, DriveSpec, RemoteConfig, load};
 use measure::options::count;
 
 const STORES: &str = "memory, checksum or none";
-const TARGETS: &str = "pblk, batch, kv or rules";
+const TARGETS: &str = "pblk, batch, kv or rules; of several targets pblk or rules for all, or for \
+                       each as in pblk/rules/pblk";
 pub(super) const KEY_COUNT: &str = "1 to 4294967296; only with target=kv";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
@@ -170,11 +172,15 @@ pub struct MemorySpec {
     pub size: Option<u64>,
     /// What is kept.
     pub store: Store,
-    /// What translates.
+    /// What translates: of all targets where there are several.
     pub target: TargetKind,
+    /// What each target is, where they are not named alike; else none.
+    pub kinds: Vec<TargetKind>,
     /// Keys that `target=kv` has room for; 0 for one for each 4 KiB of its size.
     pub keys: u64,
-    /// The rule set of `target=rules`: a template or a file; empty for the least.
+    /// The rule set of `target=rules`: a template or a file; empty for the least. Of several
+    /// such targets those of each, with `+` between, of which the last is that of the others,
+    /// too.
     pub rules: String,
     /// The remote drive of `target=rules`, if it has one.
     pub remote: Option<Box<DriveSpec>>,
@@ -206,6 +212,7 @@ impl MemorySpec {
             size: None,
             store: Store::default(),
             target: TargetKind::default(),
+            kinds: Vec::new(),
             keys: 0,
             rules: String::new(),
             remote: None,
@@ -219,6 +226,11 @@ impl MemorySpec {
             units: Vec::new(),
             overrides: Vec::new(),
         }
+    }
+
+    /// What target `n` is.
+    pub(super) fn kind(&self, n: u32) -> TargetKind {
+        self.kinds.get(n as usize).copied().unwrap_or(self.target)
     }
 
     /// Keys that it has room for where it has so many bytes.
@@ -249,8 +261,15 @@ impl MemorySpec {
                 self.store = Store::from_name(value).ok_or_else(|| wrong("store", STORES))?;
             }
             "target" => {
-                self.target =
-                    TargetKind::from_name(value).ok_or_else(|| wrong("target", TARGETS))?;
+                let kinds: Option<Vec<_>> = value.split('/').map(TargetKind::from_name).collect();
+                let kinds = kinds.ok_or_else(|| wrong("target", TARGETS))?;
+                (self.target, self.kinds) = match kinds[..] {
+                    [one] => (one, Vec::new()),
+                    _ => (TargetKind::default(), kinds),
+                };
+                if self.targets == 1 && self.units.is_empty() {
+                    self.targets = self.kinds.len().max(1) as u32;
+                }
             }
             "keys" => {
                 self.keys = count(value).map_err(|_| wrong("keys", KEY_COUNT))?;
@@ -259,7 +278,7 @@ impl MemorySpec {
                 }
             }
             "rules" => {
-                if !super::rules::is_name(value) {
+                if !is_name(value) && !value.split('+').all(is_name) {
                     return Err(wrong("rules", super::rules::RULES));
                 }
                 self.rules = value.into();
@@ -363,7 +382,10 @@ impl fmt::Display for MemorySpec {
         if self.store != Store::default() {
             write!(f, ",store={}", self.store.name())?;
         }
-        if self.target != TargetKind::default() {
+        if !self.kinds.is_empty() {
+            let kinds: Vec<_> = self.kinds.iter().map(|kind| kind.name()).collect();
+            write!(f, ",target={}", kinds.join("/"))?;
+        } else if self.target != TargetKind::default() {
             write!(f, ",target={}", self.target.name())?;
         }
         if self.keys > 0 {

@@ -18,7 +18,7 @@ pub(super) const RULES: &str = "minimal, latency, throughput or longevity, each 
                                 behind a colon if there are several, as in latency:4, or a file, \
                                 whose name has a `/` or ends in .rules; or learn:latency and so on, \
                                 for rules that come with the first request; only with \
-                                target=rules";
+                                target=rules; for several such targets with a + between";
 /// The rule set of a drive that names none.
 const DEFAULT: &str = "minimal";
 
@@ -40,6 +40,18 @@ fn template(name: &str) -> Option<(Template, u16)> {
 /// Whether a value of `rules=` may lead to a set.
 pub(super) fn is_name(value: &str) -> bool {
     is_file(value) || template(learnt(value).unwrap_or(value)).is_some()
+}
+
+/// What a served drive is told of a set that is named as in `rules=`: a template's name, or the
+/// text of the file.
+pub fn rules_to_tell(name: &str) -> Result<String, DriveError> {
+    if !is_name(name) {
+        return Err(DriveError::Value { key: "rules", value: name.into(), takes: RULES });
+    }
+    if !is_file(name) {
+        return Ok(name.into());
+    }
+    text_of(name).map_err(|source| DriveError::ReadRules { path: name.into(), source })
 }
 
 /// The template that a name says is to be learnt.
@@ -67,6 +79,18 @@ pub(super) fn resolve(name: &str, size: u64, geometry: &Geometry) -> Result<Ruli
     let set = read_text(&text_of(name).map_err(read)?, size).map_err(|all| {
         let text = text_of(name).unwrap_or_default();
         let told: String = all.iter().map(|problem| problem.render(name, &text)).collect();
+        DriveError::Rules { told: told.trim_end().into() }
+    })?;
+    Ok((set, None))
+}
+
+/// The same of a template's name, or of a set's text.
+pub(super) fn resolve_text(text: &str, size: u64, all: &Geometry) -> Result<Ruling, DriveError> {
+    if template(learnt(text).unwrap_or(text)).is_some() {
+        return resolve(text, size, all);
+    }
+    let set = read_text(text, size).map_err(|all| {
+        let told: String = all.iter().map(|one| one.render("its rule set", text)).collect();
         DriveError::Rules { told: told.trim_end().into() }
     })?;
     Ok((set, None))

@@ -16,7 +16,8 @@ use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::capacity::without_slc;
-use super::memory::{MemorySpec, TargetKind};
+use super::memory::{MemorySpec, STREAMS, TargetKind};
+use super::rules::{RULES, Ruling, is_name, learnt, resolve, resolve_text};
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
 
@@ -46,7 +47,7 @@ struct Share {
 
 /// What a target of several has of a drive: units of its own or, with
 /// [`Placement::Stripe`], slices of the chunks of all units.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// What it is called.
@@ -55,9 +56,27 @@ pub struct Part {
     pub first: u32,
     /// How many: 1 of slices.
     pub units: u32,
+    /// The rule set of a target of rules: its text, or the template that it learns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
+    /// What that says.
+    #[serde(skip)]
+    ruling: Option<Ruling>,
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Part) -> bool {
+        let all = |part: &Part| (part.first, part.units);
+        all(self) == all(other) && self.name == other.name && self.rules == other.rules
+    }
 }
 
 impl Part {
+    /// What the target is.
+    pub fn kind(&self) -> TargetKind {
+        if self.rules.is_some() { TargetKind::Rules } else { TargetKind::Pblk }
+    }
+
     fn end(&self) -> u64 {
         u64::from(self.first) + u64::from(self.units)
     }
@@ -81,7 +100,47 @@ const WHOLE: &str = "ssdkit";
 impl MemorySpec {
     /// Whether several targets share the device, or may.
     pub fn is_shared(&self) -> bool {
-        self.targets > 1 || !self.units.is_empty()
+        self.targets > 1 || !self.units.is_empty() || !self.kinds.is_empty()
+    }
+
+    /// The targets of rules, by their numbers, and the names of their sets.
+    fn sets(&self) -> impl Iterator<Item = (u32, &str)> {
+        let ruled = (0..self.targets).filter(|n| self.kind(*n) == TargetKind::Rules);
+        let names = self.set_names();
+        ruled.enumerate().map(move |(at, n)| (n, names[at.min(names.len() - 1)]))
+    }
+
+    /// The names of sets that it has, at least one. What names a set as it is may have a `+`.
+    fn set_names(&self) -> Vec<&str> {
+        let ruled = (0..self.targets).filter(|n| self.kind(*n) == TargetKind::Rules);
+        match ruled.count() > 1 && self.rules.split('+').all(is_name) {
+            true => self.rules.split('+').collect(),
+            false => vec![&self.rules],
+        }
+    }
+
+    /// Refuses targets that are not, or sets that are nobody's.
+    fn check_kinds(&self, profile: &Profile) -> Result<(), DriveError> {
+        let kinds = self.kinds.len();
+        if kinds > 0 && kinds != self.targets as usize {
+            let why = format!("target= tells what {kinds} targets are");
+            return Err(DriveError::Targets { targets: self.targets, why });
+        }
+        let ruled = self.sets().count();
+        let given = if self.rules.is_empty() { 0 } else { self.set_names().len() };
+        if given > ruled || given > 0 && !self.set_names().into_iter().all(is_name) {
+            let (key, value) = ("rules", self.rules.clone());
+            return Err(DriveError::Value { key, value, takes: RULES });
+        }
+        if self.streams > 1 && ruled == self.targets as usize {
+            let (key, value) = ("streams", self.streams.to_string());
+            return Err(DriveError::Value { key, value, takes: STREAMS });
+        }
+        if profile.has_units() && ruled > 0 {
+            let (key, value) = ("map_unit", profile.map_unit.to_string());
+            return Err(DriveError::Value { key, value, takes: "4k with target=rules" });
+        }
+        Ok(())
     }
 
     /// Parts that a drive of so many units is cut into.
@@ -110,7 +169,8 @@ impl MemorySpec {
         }
         let mut first = 0;
         let parts = (0..).zip(units).map(|(n, units)| {
-            let part = Part { name: target_name(n), first, units };
+            let (rules, ruling) = (None, None);
+            let part = Part { name: target_name(n), first, units, rules, ruling };
             first += units;
             part
         });
@@ -133,12 +193,13 @@ impl MemorySpec {
     /// need.
     pub(super) fn resolve_shared(&self) -> Result<DriveConfig, DriveError> {
         let wrong = |why: String| DriveError::Targets { targets: self.targets, why };
+        let has = |kind| (0..self.targets).any(|n| self.kind(n) == kind);
         for (is_there, what) in [
             (self.shards > 1, "shards"),
             (self.parity > 0, "parity"),
-            (self.target == TargetKind::Batch, "target=batch"),
-            (self.target == TargetKind::Kv, "target=kv"),
-            (self.target == TargetKind::Rules, "target=rules"),
+            (has(TargetKind::Batch), "target=batch"),
+            (has(TargetKind::Kv), "target=kv"),
+            (self.remote.is_some(), "remote"),
         ] {
             if is_there {
                 return Err(wrong(format!("{what} is for a drive of one target")));
@@ -148,6 +209,7 @@ impl MemorySpec {
             return Err(wrong("units are for placement=isolate".into()));
         }
         let (mut profile, chunks_given) = self.profile()?;
+        self.check_kinds(&profile)?;
         if self.size.is_some() && !chunks_given {
             // They follow from the size: here as many as are shared evenly.
             profile.dimensions.chunks = self.targets;
@@ -183,9 +245,11 @@ impl MemorySpec {
         profile.timing.slc.kept = reserve;
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
-        let (name, spec, idle) = (self.to_string(), self.clone(), idle.unwrap_or(0));
+        let (name, idle) = (self.to_string(), idle.unwrap_or(0));
+        // Its parts tell what its targets are.
+        let spec = self.as_pblk();
         let (above, faults) = (geometry, Rules::default());
-        Ok(DriveConfig {
+        let mut config = DriveConfig {
             name,
             spec,
             profile,
@@ -199,7 +263,20 @@ impl MemorySpec {
             control: None,
             faults,
             parts,
-        })
+        };
+        self.sets().try_for_each(|(n, name)| config.rule(n, name, resolve))?;
+        Ok(config)
+    }
+
+    /// The same where all targets are pblk, which needs most chunks for itself: so there is
+    /// room for either.
+    fn as_pblk(&self) -> MemorySpec {
+        MemorySpec {
+            target: TargetKind::Pblk,
+            kinds: Vec::new(),
+            rules: String::new(),
+            ..self.clone()
+        }
     }
 
     /// One target, as if it were a drive.
@@ -211,7 +288,7 @@ impl MemorySpec {
         chunks_given: bool,
     ) -> Result<DriveConfig, DriveError> {
         let wrong = |why: String| DriveError::Targets { targets: self.targets, why };
-        let mut one = MemorySpec { targets: 1, units: Vec::new(), ..self.clone() };
+        let mut one = MemorySpec { targets: 1, units: Vec::new(), ..self.as_pblk() };
         one.placement = Placement::default();
         if let Some(size) = self.size {
             let parts = u128::from(size) * u128::from(share.parts);
@@ -232,6 +309,46 @@ impl MemorySpec {
 }
 
 impl DriveConfig {
+    /// Makes a target one of rules, of the set that `resolve` finds by what it is told.
+    pub(super) fn rule(
+        &mut self,
+        n: u32,
+        told: &str,
+        resolve: fn(&str, u64, &Geometry) -> Result<Ruling, DriveError>,
+    ) -> Result<(), DriveError> {
+        let one = self.target(n);
+        let ruling = resolve(told, one.size, &one.above)?;
+        let text = learnt(told).map_or_else(|| ruling.0.set().to_string(), |_| told.into());
+        let part = &mut self.parts[n as usize];
+        (part.rules, part.ruling) = (Some(text), Some(ruling));
+        Ok(())
+    }
+
+    /// The same of the sets that its parts tell of.
+    pub(super) fn rule_parts(&mut self) -> Result<(), DriveError> {
+        for n in 0..self.parts.len() {
+            if let Some(text) = self.parts[n].rules.clone() {
+                self.rule(n as u32, &text, resolve_text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What its targets are: one word where all are alike.
+    pub fn kinds_text(&self) -> String {
+        let kinds = self.parts.iter().map(|part| part.kind().name());
+        let mut kinds: Vec<&str> = kinds.collect();
+        if kinds.windows(2).all(|two| two[0] == two[1]) {
+            kinds.truncate(1);
+        }
+        if kinds.is_empty() { self.spec.target.name().into() } else { kinds.join("/") }
+    }
+
+    /// Whether one of its targets at least is made of rules.
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some() || self.parts.iter().any(|part| part.rules.is_some())
+    }
+
     /// Whether its targets can share it so: each has whole MiB, and room for them.
     pub(super) fn is_even(&self) -> bool {
         let spec = &self.spec;
@@ -317,11 +434,13 @@ impl DriveConfig {
     }
 
     /// The same drive with another target: of so many units, at the first place that is wide
-    /// enough. Gives which one it is. Fails with what cannot be, and what to do.
+    /// enough; one of rules where these are named, as a template or by their text. Gives which
+    /// one it is. Fails with what cannot be, and what to do.
     pub fn with_target(
         &self,
         name: Option<&str>,
         units: Option<u32>,
+        rules: Option<&str>,
     ) -> Result<(DriveConfig, u32), String> {
         let is_free = |name: &str| self.parts.iter().all(|part| part.name != name);
         let name = match name {
@@ -363,7 +482,7 @@ impl DriveConfig {
         };
         let mut next = self.clone();
         let at = next.parts.iter().filter(|part| part.first < first).count();
-        next.parts.insert(at, Part { name, first, units });
+        next.parts.insert(at, Part { name, first, units, rules: None, ruling: None });
         if next.place(at as u32).geometry(&self.above).is_err() {
             let text = "no drive is made of so many units of groups that have not as many each";
             return Err(format!("{text}: take 256 at most, or whole groups"));
@@ -380,6 +499,12 @@ impl DriveConfig {
         }
         if !next.is_even() {
             return Err("so few units have no room for what a target keeps for itself".into());
+        }
+        if let Some(rules) = rules {
+            if self.profile.has_units() {
+                return Err("it maps units of several blocks, and rules decide of each".into());
+            }
+            next.rule(at as u32, rules, resolve_text).map_err(|e| e.to_string())?;
         }
         Ok((next, at as u32))
     }
@@ -417,7 +542,11 @@ impl DriveConfig {
         }
         let (Share { parts, of }, place) = self.share(target);
         let mut one = self.clone();
+        let part = &self.parts[target as usize];
         (one.spec.targets, one.spec.units, one.parts) = (1, Vec::new(), Vec::new());
+        (one.name, one.spec.target) = (format!("{}: {}", self.name, part.name), part.kind());
+        let (rules, control) = part.ruling.clone().unzip();
+        (one.rules, one.control) = (rules, control.flatten());
         one.size = (u128::from(self.size) * u128::from(parts) / u128::from(of)) as u64;
         one.above = place.geometry(&self.above).expect("it was resolved so");
         one.geometry = one.above;

@@ -99,7 +99,10 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
         let all = shapes().map(|shape| shape.depth).sum::<usize>();
         let depth = shapes().map(|shape| shape.depth).min().unwrap_or(0);
-        let max_bytes = shapes().map(|shape| shape.max_bytes).min().unwrap_or(u64::MAX);
+        // What is longer than a target takes is cut: who knows the drive goes on as it did,
+        // whichever target comes or goes.
+        let longest = shapes().map(|shape| shape.max_bytes).max().unwrap_or(0);
+        let max_bytes = self.shape.max_bytes.max(longest);
         self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
         self.numbers = self.all().map(|(n, _)| n).collect();
         self.present = self.numbers.iter().fold(0, |bits, n| bits | 1 << n);

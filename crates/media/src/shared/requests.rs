@@ -7,7 +7,7 @@ use device::OpenChannel;
 use ftl::Over;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Pieces, Ring, Status};
 
-use super::{DONE, Life, Shared, UNCUT, Whole};
+use super::{DONE, Guest, Life, Shared, UNCUT, Whole};
 use crate::mutation::{self, Mutation};
 use crate::partition::Partition;
 
@@ -28,7 +28,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             return self.refuse(cmds, Status::LBA_OUT_OF_RANGE);
         };
         let guest = self.guest(home);
-        if end > guest.end() {
+        if end > guest.end() || req.len > guest.shape.max_bytes && is_data(req.op) {
             return self.spread(cmds);
         }
         if guest.inside.room() == 0 || guest.waiting.room() == 0 {
@@ -65,19 +65,22 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         (first < end).then_some((first, end))
     }
 
-    /// Takes the first of `cmds`, a piece for each target that has some of it; false where
-    /// there is no room for them. One of which some is nobody's is refused.
+    /// Takes the first of `cmds`, a piece for each target that has some of it, or more where
+    /// the target takes less at once; false where there is no room for them. One of which some
+    /// is nobody's is refused.
     fn spread(&mut self, cmds: &mut Ring<BlockReq>) -> bool {
         let Some(req) = cmds.front() else { return false };
         let (mut home, mut left, mut covered) = (None, 0, 0);
         for n in 0..self.guests.len() {
             let Some((first, end)) = self.share(n, req) else { continue };
             let guest = self.guests[n].as_ref().expect("it has a share");
-            if guest.waiting.room() == 0 || (home.is_none() && guest.inside.room() == 0) {
+            let pieces = (end - first).div_ceil(guest.most(req.op));
+            let has_room = guest.waiting.room() as u64 >= pieces;
+            if !has_room || (home.is_none() && guest.inside.room() == 0) {
                 return false;
             }
             home = home.or(Some(n));
-            (left, covered) = (left + 1, covered + (end - first));
+            (left, covered) = (left + pieces as u32, covered + (end - first));
         }
         let is_flush = req.op == BlockOp::Flush;
         let Some(home) = home.filter(|_| is_flush || covered == req.len) else {
@@ -94,13 +97,15 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         let buffer = Pieces::new(std::mem::take(&mut req.buffer));
         let whole = Whole { id: req.id, op: req.op, status, at, left, buffer };
         let slot = self.guest(home).inside.take(whole);
-        let is_data = matches!(req.op, BlockOp::Read | BlockOp::Write);
+        let is_data = is_data(req.op);
         // In the order of addresses, as the buffer is cut from its start.
         let mut next = if is_flush { 0 } else { req.offset };
         for _ in 0..left {
             let parts = (0..self.guests.len()).filter_map(|n| Some((n, self.share(n, &req)?)));
-            let parts = parts.filter(|&(_, (first, _))| first >= next);
+            let parts = parts.filter(|&(_, (_, end))| end > next);
             let Some((n, (first, end))) = parts.min_by_key(|&(_, (first, _))| first) else { break };
+            let first = first.max(next);
+            let end = end.min(first.saturating_add(self.guest(n).most(req.op)));
             next = end;
             let bytes = if is_data { self.shape.stored(end - first) } else { 0 };
             let buffer = match is_data {
@@ -120,6 +125,18 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             self.waiting |= 1 << n;
         }
         true
+    }
+}
+
+/// Whether requests have data, of which a target takes so many bytes at once.
+fn is_data(op: BlockOp) -> bool {
+    matches!(op, BlockOp::Read | BlockOp::Write)
+}
+
+impl<T> Guest<T> {
+    /// Bytes that the target takes at once.
+    fn most(&self, op: BlockOp) -> u64 {
+        if is_data(op) { self.shape.max_bytes } else { u64::MAX }
     }
 }
 
