@@ -16,6 +16,7 @@ mod figures;
 mod files;
 mod keys;
 mod kill;
+mod kinds;
 mod layers;
 mod lines;
 mod memory;

@@ -22,13 +22,13 @@ use crate::kill::{self, BLOCK, Model, fill, version};
 const DRIVE: &str = "mem:ref,size=64M,pages=16,groups=2,units=4/4";
 
 /// A drive that is served; killed when this is dropped.
-struct Served {
+pub struct Served {
     child: Child,
     ready: Value,
 }
 
 impl Served {
-    fn start(at: &Path, drive: &str) -> Served {
+    pub fn start(at: &Path, drive: &str) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
             .args(["serve", drive, "--nbd", "./drive.sock", "--control", "./control.sock"])
             .arg("--json")
@@ -42,12 +42,12 @@ impl Served {
         Served { child, ready }
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let mut last = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut last).unwrap();
@@ -66,17 +66,17 @@ fn address(at: &Path) -> ListenAddr {
     ListenAddr::Unix(at.join("drive.sock"))
 }
 
-fn client(at: &Path, export: &str) -> Client {
+pub fn client(at: &Path, export: &str) -> Client {
     Client::connect_to(&address(at), export).unwrap_or_else(|e| panic!("{export}: {e}"))
 }
 
 /// Exit code and standard error.
-fn refused(at: &Path, line: &str) -> (Option<i32>, String) {
+pub fn refused(at: &Path, line: &str) -> (Option<i32>, String) {
     let out = run(at, line);
     (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
-fn listed(at: &Path) -> Value {
+pub fn listed(at: &Path) -> Value {
     common::json(at, "target list ./control.sock")
 }
 
