@@ -10,7 +10,10 @@ use files::Operation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, pidfd_send_signal, setrlimit,
+    waitid,
+};
 
 use crate::calls;
 use crate::error::RunError;
@@ -55,6 +58,9 @@ pub fn run(
         return Err(doing("having a file mask of its own")(last_error()));
     }
     let started = launch::start(program, wants)?;
+    // Files without a name are kept open here; the program has the limit that it had.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let streams = Streams::of(program);
     let (pid, process, listener, shared) = started.go();
     let mut supervisor = Supervisor {
@@ -143,7 +149,9 @@ impl Session<'_> {
 
     /// Files without a name that nobody has open go.
     pub fn sweep(&mut self, at_end: bool) {
-        for inode in self.tree.sweep(at_end) {
+        // Only memory that is written matters.
+        let with_memory = !self.mappings.is_empty();
+        for inode in self.tree.sweep(at_end, with_memory) {
             // Nobody waits for it.
             let _ = self.tell(&Operation::Forget { inode });
         }

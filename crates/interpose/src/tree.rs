@@ -3,7 +3,8 @@
 //! their numbers to no other file meanwhile.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -32,6 +33,9 @@ impl Key {
         Ok(Self { device: stat.dev(), inode: stat.ino() })
     }
 }
+
+/// Bytes of a file that are told at once.
+const PIECE: usize = 1 << 20;
 
 /// As many files without a name are kept before it is looked whether somebody has them open.
 const NAMELESS: usize = 64;
@@ -111,7 +115,7 @@ impl Tree {
     }
 
     /// What makes the tree that is there, for a watcher that begins with nothing; the folders are
-    /// those that it was made of. Files are read whole, one at a time.
+    /// those that it was made of. What is zeros is not written.
     pub fn contents(
         &self,
         folders: &[PathBuf],
@@ -171,8 +175,8 @@ impl Tree {
         if stat.is_dir() {
             self.list(path, inode, had, tell)?;
         } else if stat.is_file() && stat.len() > 0 {
-            let data = fs::read(path).map_err(failed)?;
-            tell(Operation::Write { inode, offset: 0, data });
+            tell(Operation::Truncate { inode, size: stat.len() });
+            written(path, inode, tell).map_err(failed)?;
         }
         Ok(())
     }
@@ -219,9 +223,9 @@ impl Tree {
         self.nameless.len() >= self.look_at
     }
 
-    /// Files without a name that are in none of these sets go. `at_end` all do.
-    pub(crate) fn sweep(&mut self, at_end: bool) -> Vec<Inode> {
-        let open = if at_end { HashSet::new() } else { open_files() };
+    /// Files without a name that nobody has open go, nor `with_memory` mapped. `at_end` all do.
+    pub(crate) fn sweep(&mut self, at_end: bool, with_memory: bool) -> Vec<Inode> {
+        let open = if at_end { HashSet::new() } else { open_files(with_memory) };
         let gone: Vec<Key> =
             self.nameless.keys().filter(|key| !open.contains(&key.inode)).copied().collect();
         let mut inodes: Vec<Inode> = gone.iter().filter_map(|&key| self.forget(key)).collect();
@@ -231,10 +235,26 @@ impl Tree {
     }
 }
 
-/// Inodes that a process other than this has open or mapped, of those that we may look into.
+/// Writes that give a file of that size its bytes.
+fn written(path: &Path, inode: Inode, tell: &mut dyn FnMut(Operation)) -> std::io::Result<()> {
+    let (mut file, mut buffer, mut offset) = (File::open(path)?, vec![0; PIECE], 0);
+    loop {
+        let len = file.read(&mut buffer)?;
+        if len == 0 {
+            return Ok(());
+        }
+        if buffer[..len].iter().any(|&byte| byte != 0) {
+            tell(Operation::Write { inode, offset, data: buffer[..len].to_vec() });
+        }
+        offset += len as u64;
+    }
+}
+
+/// Inodes that a process other than this has open, and `with_memory` mapped, of those that we may
+/// look into.
 /// A device is left out: what it is called differs from place to place, and to hold a file too
 /// long does no harm.
-fn open_files() -> HashSet<u64> {
+fn open_files(with_memory: bool) -> HashSet<u64> {
     let mut out = HashSet::new();
     let ours = std::process::id().to_string();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -250,6 +270,9 @@ fn open_files() -> HashSet<u64> {
             if is_gone && let Ok(stat) = fs::metadata(file.path()) {
                 out.insert(stat.ino());
             }
+        }
+        if !with_memory {
+            continue;
         }
         let maps = fs::read_to_string(process.path().join("maps")).unwrap_or_default();
         for line in maps.lines().filter(|line| line.ends_with(" (deleted)")) {

@@ -54,12 +54,17 @@ struct Ran {
 fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     let mut files = mounted(args, disk)?;
     let folders = folders(&args.maps)?;
-    for folder in &folders {
+    // A drive in memory has what the folder has, another one says what the folder is to have.
+    let is_new = matches!(args.drive.found()?, DriveSpec::Memory(_));
+    for folder in folders.iter().filter(|_| !is_new) {
         begin(&mut files, folder)?;
     }
     let mut number = |parent, name: &[u8]| files.lookup(parent, name).ok().flatten();
     let mut tree = Tree::of_many(&folders, &mut number).map_err(supervision)?;
     tree.keep_below(free_number(&files));
+    if is_new {
+        take_in(&mut files, &tree, &folders)?;
+    }
     let before = (disk.look(programmed), disk.asked());
     let mut on_drive = OnDrive::new(files, disk.clone(), args.cut_after);
     let began = Instant::now();
@@ -69,8 +74,8 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     let is_lost = on_drive.is_cut || args.no_sync_at_end;
     let mut synced = Ok(());
     if is_lost {
-        // The program's view goes as its memory does.
-        for folder in &folders {
+        // The program's view goes as its memory does; what was there before it, stays.
+        for folder in folders.iter().filter(|_| !is_new) {
             folder::empty(folder).map_err(|e| Error::Failed(folder::at(folder)(&e)))?;
         }
     } else {
@@ -206,6 +211,19 @@ fn begin(files: &mut Files<DriveDisk>, path: &Path) -> Result<(), Error> {
             which.display()
         ))),
     }
+}
+
+/// Puts on the drive what the folders have.
+fn take_in(files: &mut Files<DriveDisk>, tree: &Tree, folders: &[PathBuf]) -> Result<(), Error> {
+    let mut done = Ok(());
+    let mut apply = |operation: Operation| {
+        if done.is_ok() {
+            done = files.apply(&operation);
+        }
+    };
+    tree.contents(folders, &mut apply).map_err(supervision)?;
+    done.and_then(|()| files.apply(&Operation::SyncAll))
+        .map_err(|e| Error::Failed(format!("the folders do not go on the drive: {e}")))
 }
 
 /// A number above those of all files.

@@ -2,6 +2,7 @@
 //! they left in the folder.
 
 mod border;
+mod costs;
 mod hostile;
 
 mod model;

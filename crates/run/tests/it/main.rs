@@ -209,6 +209,29 @@ fn what_is_not_ours_is_refused() {
     assert!(!Path::new(&place.path("none")).exists());
 }
 
+/// A drive in memory takes in what the folder has, and leaves it there.
+#[test]
+fn a_drive_in_memory_begins_with_the_folder() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.path("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(place.path("data/mine"), vec![7; 3_000_000]).unwrap();
+    fs::hard_link(place.path("data/mine"), place.path("data/other")).unwrap();
+    let script =
+        format!("cd {data}; cmp mine other; echo x >> mine; rm other; test ! -e new; echo y > new");
+    for (options, code) in [(&["--no-sync-at-end"][..], 0), (&[], 2)] {
+        let line = ["run", "--drive", "mem:tlc,size=64M", "--map", &data];
+        let program = ["--", "sh", "-euc", &script];
+        let line = line.iter().chain(options).chain(&program);
+        let args = Line::try_parse_from(line).unwrap().args;
+        assert_eq!(run::run(&args).unwrap(), code, "the second finds what the first did");
+    }
+    assert_eq!(fs::metadata(place.path("data/mine")).unwrap().len(), 3_000_002);
+}
+
 /// A disk that has no room for it refuses a write before the program sees it done.
 #[test]
 fn a_full_drive_says_so() {

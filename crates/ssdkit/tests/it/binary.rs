@@ -71,7 +71,8 @@ fn manual_pages_say_what_help_does() {
     assert!(bench.contains("ssdkit\\-bench") && bench.contains("precondition"), "{bench}");
     let (code, text) = failure(&["man", "benhc"]);
     assert!(
-        code == Some(2) && text.contains("bench, explain, replay, fio, test, compare, serve, top"),
+        code == Some(2)
+            && text.contains("bench, explain, replay, fio, test, compare, serve, run, top"),
         "{text}"
     );
 }

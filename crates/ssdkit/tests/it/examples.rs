@@ -72,6 +72,31 @@ fn studies_are_listed_run_and_shown() {
     assert_eq!(pictures.count(), page.matches("<figure><svg").count());
 }
 
+/// Where programs can be supervised: the page says what that takes. The last example ends with
+/// the power.
+#[test]
+fn programs_are_run_on_drives() {
+    let folder = tempfile::tempdir().unwrap();
+    let ssdkit = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+        command.args(line.split_whitespace()).current_dir(folder.path()).output().unwrap()
+    };
+    let out = ssdkit("run --drive mem:tlc,size=64M --map data -- true");
+    let errors = String::from_utf8(out.stderr).unwrap();
+    if errors.contains("supervisor") {
+        eprintln!("LEFT OUT: the examples of run.md: {errors}");
+        return;
+    }
+    assert!(out.status.success(), "{errors}");
+    let is_cut = |line: &str| line.contains("--cut-after");
+    run_in(&folder, "run.md", |line| !is_cut(line));
+    for line in examples("run.md").iter().filter(|line| is_cut(line)) {
+        assert_eq!(ssdkit(line).status.code(), Some(137), "{line}");
+    }
+    let out = ssdkit("run --drive drive.ssd --map data -- ls data");
+    assert!(String::from_utf8(out.stdout).unwrap().starts_with("name\n"), "what was synced");
+}
+
 /// With the job files beside the page.
 #[test]
 fn job_files_of_fio_are_run() {
