@@ -46,12 +46,7 @@ pub struct PotentialArgs {
     #[arg(long)]
     pub json: bool,
     /// The program and what it is given. What it prints comes on standard error.
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
     pub program: Vec<OsString>,
 }
 

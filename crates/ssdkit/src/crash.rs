@@ -7,6 +7,7 @@
 //! cannot supervise.
 
 mod check;
+mod difference;
 mod finding;
 mod hunt;
 
@@ -15,12 +16,13 @@ use std::io::{Write, stderr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use crash::{CrashError, Event, Explorer, Options, Tree};
 use drive::error::Error;
 use files::Operation;
-use interpose::{Program, Recorder, RunError};
+use interpose::{Answer, Course, Program, Recorder, RunError, Wants, Watcher};
 use measure::options::{duration, whole};
 use measure::units;
 use tempfile::TempDir;
@@ -35,8 +37,8 @@ Examples:
   ssdkit crash --setup 'sqlite3 t.db \"create table t(a)\"' \\
     --check 'test \"$(sqlite3 t.db \"pragma integrity_check\")\" = ok' -- \\
     sqlite3 t.db 'insert into t values (1)'
-  ssdkit crash --cuts all --states 64 --check ./check.sh -- ./workload.sh
-  ssdkit crash --at 17:3 --keep ./lost --check ./check.sh -- ./workload.sh";
+  ssdkit crash --states 100k --names folder --check \"$PWD/check.sh\" -- \"$PWD/workload.sh\"
+  ssdkit crash --at 17:3 --keep lost --check \"$PWD/check.sh\" -- \"$PWD/workload.sh\"";
 
 /// `ssdkit crash`.
 #[derive(Args, Clone, Debug)]
@@ -76,11 +78,18 @@ pub struct CrashArgs {
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=256))]
     pub jobs: Option<usize>,
     /// Look at one state only, by its name.
-    #[arg(long, value_name = "CUT:VARIANT", value_parser = name)]
-    pub at: Option<(usize, u64)>,
-    /// Leave the files of the first state that breaks the check, or of --at, in a new folder.
+    #[arg(long, value_name = "CUT:VARIANT[:RUN]", value_parser = name)]
+    pub at: Option<Name>,
+    /// Leave the files of the first state that breaks the check, or of --at, in DIR/files, as they
+    /// are before the check, and what the program had said in DIR/said. DIR is made.
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
+    /// When the program and all that it began are ended; without, they are waited for.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub run_timeout: Option<u64>,
+    /// The program may end with any exit code.
+    #[arg(long)]
+    pub any_exit: bool,
     /// States that are told of at most.
     #[arg(long, value_name = "N", default_value = "10", value_parser = whole::<usize>(1..=10_000))]
     pub findings: usize,
@@ -88,12 +97,7 @@ pub struct CrashArgs {
     #[arg(long)]
     pub json: bool,
     /// The program and what it is given. What it prints comes on standard error.
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
     pub program: Vec<OsString>,
 }
 
@@ -129,11 +133,27 @@ pub enum TearArg {
 }
 
 /// A state's name.
-fn name(text: &str) -> Result<(usize, u64), String> {
-    let parsed = text
-        .split_once(':')
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// After how many events power went.
+    pub cut: usize,
+    /// Which of the states that this may leave.
+    pub variant: u64,
+    /// Of which run it is: a number of all that the program did.
+    pub run: Option<u16>,
+}
+
+fn name(text: &str) -> Result<Name, String> {
+    let mut words = text.split(':');
+    let mut next = || words.next();
+    let parsed = next()
+        .zip(next())
         .and_then(|(cut, variant)| Some((cut.parse().ok()?, variant.parse().ok()?)));
-    parsed.ok_or_else(|| "a state is named CUT:VARIANT, as in 17:3".to_owned())
+    let run = words.next().map(|run| u16::from_str_radix(run, 16)).transpose();
+    match (parsed, run, words.next()) {
+        (Some((cut, variant)), Ok(run), None) => Ok(Name { cut, variant, run }),
+        _ => Err("a state is named CUT:VARIANT, or CUT:VARIANT:RUN, as in 17:3:09af".to_owned()),
+    }
 }
 
 /// Runs, cuts and checks, and tells `out`.
@@ -150,31 +170,47 @@ pub fn run(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
     let folder = own.as_ref().map(|own| own.path()).or(args.map.as_deref());
     let folder = folder.unwrap_or(Path::new("."));
     let run = record(args, folder)?;
+    run.is_of_use(args, folder)?;
     let explorer = explorer(args, run.initial.clone(), run.events.clone())?;
     let hunt = Hunt::new(args, &explorer)?;
     hunt.holds_without_a_cut(args)?;
     let found = match args.at {
-        Some(state) => hunt.one(state)?,
+        Some(Name { run: Some(named), .. }) if named != run.number() => {
+            let (now, at) = (run.number(), "what it did then, or run with --keep at once");
+            return Err(Error::Failed(format!(
+                "the state is of run {named:04x}, and this run, {now:04x}, did something else: have \
+                 the program do {at}"
+            )));
+        }
+        Some(Name { cut, variant, .. }) => hunt.one((cut, variant))?,
         None => hunt.all(args)?,
     };
-    if let (Some(keep), Some((cut, variant))) = (&args.keep, args.at.or(found.first())) {
-        let mut state = explorer.state(cut, variant).map_err(failed)?;
-        Tree::new(keep).and_then(|tree| tree.extract(&mut state.files)).map_err(failed)?;
+    let first = args.at.map(|at| (at.cut, at.variant)).or(found.first());
+    if let (Some(keep), Some((cut, variant))) = (&args.keep, first) {
+        leave(keep, &explorer, cut, variant)?;
     }
     let told = Told { args, run: &run, explorer: &explorer, found: &found };
     match args.json {
-        true => writeln!(out, "{:#}", told.to_json())?,
-        false => write!(out, "{}", told.to_text())?,
+        true => writeln!(out, "{:#}", told.to_json()?)?,
+        false => write!(out, "{}", told.to_text()?)?,
     }
     out.flush()?;
     match found.broken.len() {
         0 => Ok(()),
-        n => Err(Error::Failed(format!(
-            "{} of {} broke the check",
-            n,
-            units::counted(found.checked, "state")
-        ))),
+        n => {
+            let of = units::counted(found.checked, "state");
+            Err(Error::Failed(format!("{n} of {of} broke the check")))
+        }
     }
+}
+
+/// Leaves the files of a state, and what the program had said, in a new folder.
+fn leave(keep: &Path, explorer: &Explorer, cut: usize, variant: u64) -> Result<(), Error> {
+    let mut state = explorer.state(cut, variant).map_err(failed)?;
+    let files = Tree::new(&keep.join("files")).map_err(failed)?;
+    files.extract(&mut state.files).map_err(failed)?;
+    let said = std::fs::write(keep.join("said"), explorer.output(cut, 1));
+    said.map_err(|e| Error::system(&format!("write to {}", keep.display()), &e))
 }
 
 /// What a program did.
@@ -185,6 +221,77 @@ struct Recorded {
     code: i32,
     /// Calls that were refused.
     refused: Vec<&'static str>,
+}
+
+impl Recorded {
+    /// Whether cuts of it say anything.
+    fn is_of_use(&self, args: &CrashArgs, folder: &Path) -> Result<(), Error> {
+        let program = args.program[0].to_string_lossy();
+        let operations = self.events.iter().any(|event| matches!(event, Event::Operation(_)));
+        if self.code != 0 && !args.any_exit {
+            return Err(Error::Failed(format!(
+                "{program} ended with exit code {}: nothing is cut; where that is right, add --any-exit",
+                self.code
+            )));
+        }
+        if !operations {
+            return Err(Error::Failed(format!(
+                "{program} changed no file in {}, where it started: nothing is cut; have it work \
+                 there, or name its folder with --map",
+                folder.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// A number of all that was done, by which runs are told apart.
+    fn number(&self) -> u16 {
+        sum(0, format!("{:?}", self.events).as_bytes()) as u16
+    }
+}
+
+/// A number for bytes, and what came before.
+fn sum(before: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(before, |sum, word| {
+        let mut whole = [0; 8];
+        whole[..word.len()].copy_from_slice(word);
+        port::random::mix(sum ^ u64::from_le_bytes(whole))
+    })
+}
+
+/// Writes down what happens, and ends the program when its time is over.
+struct Watching {
+    recorder: Recorder,
+    until: Option<Instant>,
+}
+
+impl Watcher for Watching {
+    fn wants(&self) -> Wants {
+        self.recorder.wants()
+    }
+
+    fn after(&mut self, operation: &Operation) -> Answer {
+        self.recorder.after(operation)
+    }
+
+    fn output(&mut self, stream: u32, data: &[u8]) {
+        self.recorder.output(stream, data);
+    }
+
+    fn refused(&mut self, call: &'static str) {
+        self.recorder.refused(call);
+    }
+
+    fn exiting(&mut self, process: u32, code: i32) {
+        self.recorder.exiting(process, code);
+    }
+
+    fn course(&mut self) -> Course {
+        match self.until {
+            Some(until) if until <= Instant::now() => Course::Stop,
+            until => Course::Go(until),
+        }
+    }
 }
 
 /// Runs the setup and the program.
@@ -208,15 +315,20 @@ fn record(args: &CrashArgs, folder: &Path) -> Result<Recorded, Error> {
         folder: Some(folder.to_owned()),
         stdio: [None, Some(errors()?), None],
     };
-    let mut recorder = Recorder::with_outputs();
-    let ended = interpose::run(&program, &mut tree, &mut recorder).map_err(supervision)?;
+    let until = args.run_timeout.map(|ns| Instant::now() + Duration::from_nanos(ns));
+    let mut watching = Watching { recorder: Recorder::with_outputs(), until };
+    let ended = interpose::run(&program, &mut tree, &mut watching).map_err(supervision)?;
+    let recorder = watching.recorder;
     let event = |event| match event {
         interpose::Event::Operation(operation) => Event::Operation(operation),
         interpose::Event::Output { stream, data } => Event::Output { stream, data },
         interpose::Event::Exit { code, .. } => Event::Mark(format!("a process ends with {code}")),
     };
     let events = recorder.events.into_iter().map(event).collect();
-    Ok(Recorded { initial, events, code: ended.code, refused: recorder.refused })
+    let is_over = until.is_some_and(|until| until <= Instant::now());
+    // Who is ended on purpose did not fail.
+    let code = if is_over { 0 } else { ended.code };
+    Ok(Recorded { initial, events, code, refused: recorder.refused })
 }
 
 /// Standard error, for what is not the report.

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use crash::{Event, Explorer, Variant};
+use drive::error::Error;
 use drive::say::harmless;
 use files::{Inode, Kind, Operation};
 use measure::units;
 use serde_json::{Value, json};
 
 use super::hunt::{Finding, Found};
-use super::{CrashArgs, Recorded};
+use super::{CrashArgs, Recorded, difference};
 
 /// All that is told.
 pub struct Told<'a> {
@@ -22,14 +23,14 @@ pub struct Told<'a> {
 
 impl Told<'_> {
     /// For people.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self) -> Result<String, Error> {
         let Told { args, run, found, .. } = self;
         let syncs = run.events.iter().filter(|event| is_sync(event)).count() as u64;
         let operations = self.operations();
         let mut text = format!(
-            "{} did {} to its files, of them {}, and ended with {}\n",
+            "{}: {} on files, of them {}; exit code {}\n",
             harmless(&program(args)),
-            units::counted(operations, "thing"),
+            units::counted(operations, "operation"),
             units::counted(syncs, "sync"),
             run.code
         );
@@ -45,43 +46,68 @@ impl Told<'_> {
         );
         let names = Names::of(run);
         for finding in found.broken.iter().take(args.findings) {
-            text += &self.finding(finding, &names);
+            text += &self.finding(finding, &names)?;
         }
         let left = found.broken.len().saturating_sub(args.findings);
         if left > 0 {
             let _ = writeln!(text, "\nand {left} more");
         }
-        if let (Some((cut, variant)), None) = (found.first(), args.at) {
-            let _ = writeln!(
-                text,
-                "\nThe files of the first: the same command with --at {cut}:{variant} --keep DIR"
-            );
+        match (found.first(), &args.keep) {
+            (Some((cut, variant)), None) => {
+                let at = self.name(cut, variant);
+                let _ = writeln!(text, "\nIts files: the same command with --at {at} --keep DIR");
+            }
+            (_, Some(keep)) if keep.exists() => {
+                let keep = keep.display();
+                let _ = writeln!(text, "\nIts files: cd {keep}/files; SSDKIT_SAID is ../said");
+            }
+            _ => {}
         }
-        text
+        Ok(text)
     }
 
-    fn finding(&self, finding: &Finding, names: &Names) -> String {
+    /// The name of a state.
+    fn name(&self, cut: usize, variant: u64) -> String {
+        format!("{cut}:{variant}:{:04x}", self.run.number())
+    }
+
+    /// The events beside a cut that changed something, or told somebody.
+    fn beside(&self, cut: usize) -> (Option<&Event>, Option<&Event>) {
+        let tells = |event: &&Event| {
+            !matches!(event, Event::Mark(_) | Event::Operation(Operation::Forget { .. }))
+        };
+        let events = self.explorer.events();
+        (events[..cut].iter().rev().find(tells), events[cut..].iter().find(tells))
+    }
+
+    fn finding(&self, finding: &Finding, names: &Names) -> Result<String, Error> {
         let Finding { cut, variant, broken } = finding;
-        let event = |n: Option<usize>| n.and_then(|n| self.explorer.events().get(n));
-        let mut text = format!("\n{cut}:{variant}  power went ");
-        if let Some(before) = event(cut.checked_sub(1)) {
-            let _ = write!(text, "after {}", names.describe(before));
-        } else {
-            text += "before the first";
+        let mut text = format!("\n{}  power went ", self.name(*cut, *variant));
+        let (before, next) = self.beside(*cut);
+        match before {
+            Some(before) => _ = write!(text, "after {}", names.describe(before)),
+            None => text += "before all",
         }
-        if let Some(next) = event(Some(*cut)) {
+        if let Some(next) = next {
             let _ = write!(text, ", before {}", names.describe(next));
         }
-        let _ = write!(
-            text,
-            "\n  of what was not synced there is {}\n  {}",
-            survived(*variant),
-            broken.how
-        );
+        let _ = write!(text, "\n  of what was not synced there is {}", survived(*variant));
+        let differs = difference::of(self.explorer, finding.cut, finding.variant)?;
+        for line in differs.iter().take(FILES) {
+            let _ = write!(text, "\n  - {line}");
+        }
+        if differs.len() > FILES {
+            let _ = write!(
+                text,
+                "\n  - and {} more",
+                units::counted((differs.len() - FILES) as u64, "file")
+            );
+        }
+        let _ = write!(text, "\n  {}", broken.how);
         for line in broken.said.lines() {
             let _ = write!(text, "\n  | {}", harmless(line));
         }
-        text + "\n"
+        Ok(text + "\n")
     }
 
     fn operations(&self) -> u64 {
@@ -89,24 +115,24 @@ impl Told<'_> {
     }
 
     /// For programs.
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Result<Value, Error> {
         let Told { args, run, found, .. } = self;
         let names = Names::of(run);
-        let event = |n: Option<usize>| {
-            let event = n.and_then(|n| self.explorer.events().get(n));
-            event.map(|event| names.describe(event))
-        };
-        let broken = found.broken.iter().take(args.findings).map(|finding| {
-            json!({
-                "state": format!("{}:{}", finding.cut, finding.variant),
-                "after": event(finding.cut.checked_sub(1)),
-                "before": event(Some(finding.cut)),
+        let shown = |event: Option<&Event>| event.map(|event| names.describe(event));
+        let mut findings = Vec::new();
+        for finding in found.broken.iter().take(args.findings) {
+            let (after, before) = self.beside(finding.cut);
+            findings.push(json!({
+                "state": self.name(finding.cut, finding.variant),
+                "after": shown(after),
+                "before": shown(before),
                 "survived": survived(finding.variant),
+                "differs": difference::of(self.explorer, finding.cut, finding.variant)?,
                 "how": finding.broken.how.to_string(),
                 "said": finding.broken.said,
-            })
-        });
-        json!({
+            }));
+        }
+        Ok(json!({
             "program": args.program.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
             "exit_code": run.code,
             "events": run.events.len(),
@@ -116,10 +142,13 @@ impl Told<'_> {
             "states": found.states,
             "checked": found.checked,
             "broken": found.broken.len(),
-            "findings": broken.collect::<Vec<_>>(),
-        })
+            "findings": findings,
+        }))
     }
 }
+
+/// Lines of a finding that tell of files.
+const FILES: usize = 6;
 
 /// What the program is called, without its folder.
 fn program(args: &CrashArgs) -> String {
@@ -186,7 +215,12 @@ impl Names {
             Event::Operation(operation) => operation,
             Event::Output { stream, data } => {
                 let text = String::from_utf8_lossy(&data[..data.len().min(40)]);
-                return format!("it printed {:?} to {stream}", text.trim_end());
+                let to = match stream {
+                    1 => "standard output".to_owned(),
+                    2 => "standard error".to_owned(),
+                    n => format!("stream {n}"),
+                };
+                return format!("{text:?} went to {to}");
             }
             Event::Mark(text) => return text.clone(),
         };

@@ -46,6 +46,9 @@ impl Found {
     }
 }
 
+/// Cuts before one that are looked at for the same state.
+const EARLIER: usize = 64;
+
 /// What all threads share.
 pub struct Hunt<'a> {
     explorer: &'a Explorer,
@@ -127,8 +130,32 @@ impl<'a> Hunt<'a> {
         bar.finish_and_clear();
         ended?;
         let mut found = std::mem::take(&mut *lock(&self.found));
+        for finding in &mut found.broken {
+            self.earliest(finding)?;
+        }
         found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
+        found.broken.dedup_by_key(|finding| (finding.cut, finding.variant));
         Ok(found)
+    }
+
+    /// The same state may be that of many cuts: the first of them says best what led to it.
+    fn earliest(&self, finding: &mut Finding) -> Result<(), Error> {
+        if matches!(Variant::of(finding.variant), Variant::Random(_)) {
+            return Ok(());
+        }
+        let hash = |cut| {
+            let mut state = self.explorer.state(cut, finding.variant).map_err(failed)?;
+            self.explorer.hash(&mut state).map_err(failed)
+        };
+        let its = hash(finding.cut)?;
+        let before = (finding.cut.saturating_sub(EARLIER)..finding.cut).rev();
+        for cut in before {
+            if hash(cut)? != its {
+                break;
+            }
+            finding.cut = cut;
+        }
+        Ok(())
     }
 
     fn work(&self, states: u64, bar: &ProgressBar) -> Result<(), Error> {

@@ -1,0 +1,81 @@
+//! How the files of a state differ from what the program had written by then.
+
+use std::collections::BTreeMap;
+
+use crash::{Explorer, Variant};
+use drive::error::Error;
+use drive::say::harmless;
+use files::{Files, FilesError, Inode, Memory, Type};
+
+use super::failed;
+
+/// By path: size, and a number of what it holds.
+type Listing = BTreeMap<String, (u64, u64)>;
+
+/// A line for each file of a state that is not as it would be if all had survived the cut.
+pub fn of(explorer: &Explorer, cut: usize, variant: u64) -> Result<Vec<String>, Error> {
+    let all = (0..).find(|&n| Variant::of(n) == Variant::All).unwrap_or(1);
+    let files = |variant| {
+        let mut state = explorer.state(cut, variant).map_err(failed)?;
+        let mut files = Listing::new();
+        list(&mut state.files, Inode::ROOT, "", &mut files).map_err(|e| failed(e.into()))?;
+        Ok::<_, Error>(files)
+    };
+    let (is, was) = (files(variant)?, files(all)?);
+    let names = is.keys().chain(was.keys().filter(|name| !is.contains_key(*name)));
+    let lines = names.filter_map(|name| {
+        let shown = harmless(name);
+        match (is.get(name), was.get(name)) {
+            (is, was) if is == was => None,
+            (Some((size, _)), Some((then, _))) if size == then => {
+                Some(format!("{shown}: other bytes than were written"))
+            }
+            (Some((size, _)), Some((then, _))) => {
+                Some(format!("{shown}: {size} B, and it had {then} B"))
+            }
+            (Some(_), _) => Some(format!("{shown}: there again")),
+            (None, _) => Some(format!("{shown}: not there")),
+        }
+    });
+    Ok(lines.collect())
+}
+
+fn list(
+    files: &mut Files<Memory>,
+    folder: Inode,
+    path: &str,
+    all: &mut Listing,
+) -> Result<(), FilesError> {
+    let names: Vec<(String, Inode)> = files
+        .list(folder)?
+        .map(|(name, inode)| (format!("{path}{}", String::from_utf8_lossy(name)), inode))
+        .collect();
+    for (name, inode) in names {
+        let stat = files.stat(inode)?;
+        if stat.kind == Type::Folder {
+            let below = format!("{name}/");
+            list(files, inode, &below, all)?;
+            all.insert(below, (0, 0));
+            continue;
+        }
+        let sum = match stat.kind {
+            Type::File => sum(files, inode)?,
+            _ => 0,
+        };
+        all.insert(name, (stat.size, sum ^ u64::from(stat.mode)));
+    }
+    Ok(())
+}
+
+/// A number of what a file holds.
+fn sum(files: &mut Files<Memory>, inode: Inode) -> Result<u64, FilesError> {
+    let (mut at, mut bytes, mut sum) = (0, vec![0; 64 << 10], 0);
+    loop {
+        let len = files.read(inode, at, &mut bytes)?;
+        sum = super::sum(sum, &bytes[..len]);
+        at += len as u64;
+        if len < bytes.len() {
+            return Ok(sum);
+        }
+    }
+}
