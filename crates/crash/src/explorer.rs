@@ -3,7 +3,9 @@
 //! Guarantees: a state is one that the file system could have left: what was synced is there.
 //! Seed, cut and variant name it, to the bit, whatever was asked before.
 
-use files::{Files, FilesError, Journal, Memory, Operation, Recorder};
+use std::collections::BTreeMap;
+
+use files::{Files, FilesError, Inode, Journal, Memory, Operation, Recorder};
 use port::random::Random;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -51,17 +53,28 @@ pub struct Explorer {
     outputs: Vec<u64>,
 }
 
-/// Blocks that a run may take.
+/// Blocks that are more than enough for a run, if what files lose is not used again.
 fn enough(operations: &mut dyn Iterator<Item = &Operation>) -> u64 {
-    let bytes: u64 = operations
-        .map(|operation| match operation {
-            Operation::Write { data, .. } => data.len() as u64 + 8192,
-            Operation::Allocate { len, .. } => *len,
-            Operation::Create { .. } => 2048,
-            _ => 0,
-        })
-        .fold(0, u64::saturating_add);
-    (2048 + bytes / 2048).min((1 << 32) - 1)
+    // Where each file ends, and the pages that were written to it: it has no more than the less.
+    let mut files: BTreeMap<Inode, (u64, u64)> = BTreeMap::new();
+    for operation in operations {
+        let (inode, end, pages) = match operation {
+            Operation::Create { inode, .. } => (inode, 4096, 1),
+            Operation::Write { inode, offset, data } => {
+                let len = data.len() as u64;
+                (inode, offset.saturating_add(len), len / 4096 + 2)
+            }
+            Operation::Allocate { inode, offset, len, .. } => {
+                (inode, offset.saturating_add(*len), len / 4096 + 2)
+            }
+            _ => continue,
+        };
+        let file = files.entry(*inode).or_default();
+        *file = (file.0.max(end), file.1.saturating_add(pages));
+    }
+    let pages = files.values().map(|&(end, pages)| pages.min(end / 4096 + 1));
+    let all = pages.fold(0, u64::saturating_add);
+    (2048 + all.saturating_mul(2)).min((1 << 32) - 1)
 }
 
 fn operations(events: &[Event]) -> impl Iterator<Item = &Operation> {

@@ -129,6 +129,10 @@ impl<D: Disk> Files<D> {
         if end > MOST_BYTES {
             return Err(FilesError::TooLarge(end));
         }
+        if !data.is_empty() {
+            let new = self.new_pages(inode, page_of(offset), page_of(end - 1))?;
+            self.make_room(new, true)?;
+        }
         let mut at = 0;
         while at < data.len() {
             let from = offset + at as u64;
@@ -140,14 +144,23 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
+    /// How many of these pages have no block, and none promised.
+    fn new_pages(&self, inode: Inode, first: u32, last: u32) -> Result<u64, FilesError> {
+        let (extents, dirty) = self.file(inode)?;
+        let (mut at, mut new) = (first, 0);
+        while at <= last {
+            let part = extents.part(at, last - at + 1);
+            at += part.len;
+            if part.start.is_none() {
+                new += u64::from(part.len) - dirty.range(part.page..at).count() as u64;
+            }
+        }
+        Ok(new)
+    }
+
     fn write_piece(&mut self, inode: Inode, offset: u64, data: &[u8]) -> Result<(), FilesError> {
         let end = offset + data.len() as u64;
         let (first, last) = (page_of(offset), page_of(end - 1));
-        let (extents, dirty) = self.file(inode)?;
-        let is_new =
-            |page: &u32| !dirty.contains_key(page) && extents.part(*page, 1).start.is_none();
-        let new = (first..=last).filter(is_new).count() as u64;
-        self.make_room(new, true)?;
         self.make_room_to_change(1)?;
         // Of the first and the last page a part stays.
         let is_part = in_page(offset) > 0 || (first == last && in_page(end) > 0);
@@ -292,25 +305,19 @@ impl<D: Disk> Files<D> {
         if end > MOST_BYTES {
             return Err(FilesError::TooLarge(end));
         }
-        let (extents, dirty) = self.file(inode)?;
-        let (first, last) = (page_of(offset), page_of(end.next_multiple_of(BLOCK as u64)));
-        let (mut at, mut needed) = (first, 0);
-        while at < last {
-            let part = extents.part(at, last - at);
-            at += part.len;
-            if part.start.is_none() {
-                let pages = dirty.range(part.page..at).count() as u64;
-                needed += u64::from(part.len) - pages;
-            }
+        self.file(inode)?;
+        if len == 0 {
+            return Ok(());
         }
-        self.make_room(needed, true)?;
+        let (mut at, last) = (page_of(offset), page_of(end.next_multiple_of(BLOCK as u64)));
+        let new = self.new_pages(inode, at, last - 1)?;
+        self.make_room(new, true)?;
         self.make_room_to_change(4)?;
-        let mut at = if len == 0 { last } else { first };
         while at < last {
             at += self.allocate_part(inode, at, last - at)?;
         }
         let size = self.node(inode)?.size;
-        if !keep_size && len > 0 && end > size {
+        if !keep_size && end > size {
             self.node_mut(inode).size = end;
             self.set_disk_size(inode, end);
         }

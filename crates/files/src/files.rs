@@ -252,7 +252,7 @@ impl<D: Disk> Files<D> {
     }
 
     /// Carries out what a program did. It is whole, or an error and nothing happened; where the
-    /// disk failed in the middle of a long write, a part may have happened.
+    /// disk failed in the middle of something long, a part of that may have happened.
     pub fn apply(&mut self, operation: &Operation) -> Result<(), FilesError> {
         if self.aborted {
             return Err(FilesError::Aborted);

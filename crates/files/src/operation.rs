@@ -55,7 +55,8 @@ pub enum Operation {
         /// Its name there.
         name: Vec<u8>,
     },
-    /// A file without a name that was open is closed: it goes.
+    /// A file without a name that was open is closed: it goes. So does one that nobody had open:
+    /// until this is said of a file whose last name went it stays, and keeps its room.
     Forget {
         /// Which file.
         inode: Inode,

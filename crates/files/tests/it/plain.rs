@@ -103,6 +103,7 @@ fn what_cannot_be_is_an_error_with_its_number() {
         let error = files.apply(&operation).expect_err("it cannot be");
         assert_eq!(error.errno(), errno, "{error}");
     }
+    assert_eq!((files.stat(Inode(10)).unwrap().size, files.dirty().count()), (0, 0));
     assert_eq!(files.check(), Vec::<String>::new());
 }
 
