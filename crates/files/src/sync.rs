@@ -80,6 +80,16 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
+    /// Whether data may still take so many blocks of 4 KiB, beside those that are promised to
+    /// dirty pages. What was given up is made free for that, with a commit, if need be.
+    pub fn has_room(&mut self, blocks: u64) -> Result<bool, FilesError> {
+        match self.make_room(blocks, true) {
+            Ok(()) => Ok(true),
+            Err(FilesError::NoRoom { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes all metadata durable and in place, so that what was given up is free.
     fn settle(&mut self) -> Result<(), FilesError> {
         self.commit(true)?;

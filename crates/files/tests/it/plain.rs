@@ -108,6 +108,33 @@ fn what_cannot_be_is_an_error_with_its_number() {
 }
 
 #[test]
+fn what_was_given_up_is_room_again() {
+    for journal in [Journal::Ordered, Journal::None] {
+        let mut files =
+            Files::format(Memory::new(1024), options(journal, Names::WithFile)).unwrap();
+        files.apply(&create(1, b"file", 2, Kind::File)).unwrap();
+        let most = (1..1024).take_while(|&blocks| files.has_room(blocks).unwrap()).count() as u64;
+        assert!((850..1000).contains(&most), "{most}");
+        let write = |pages: u64| {
+            let data = vec![1; pages as usize * 4096];
+            Operation::Write { inode: Inode(2), offset: 0, data }
+        };
+        let error = files.apply(&write(most + 1)).unwrap_err();
+        assert_eq!((error.errno(), files.stat(Inode(2)).unwrap().size), (28, 0));
+        for _ in 0..3 {
+            // Half is dirty, half is on the disk.
+            files.apply(&write(most / 2)).unwrap();
+            files.apply(&Operation::Sync { inode: Inode(2), data: false }).unwrap();
+            files.apply(&write(most)).unwrap();
+            assert_eq!(files.has_room(20), Ok(false));
+            files.apply(&Operation::Truncate { inode: Inode(2), size: 0 }).unwrap();
+            assert_eq!(files.has_room(most), Ok(true));
+        }
+        assert_eq!(files.check(), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_file_outlives_the_folder_of_its_last_name() {
     let none = options(Journal::None, Names::WithFile);
     let mut files = Files::format(Memory::new(512), none).unwrap();
