@@ -1,5 +1,7 @@
 //! What a kernel does by itself: pages are written back, metadata committed, at any time.
 
+use std::collections::BTreeSet;
+
 use files::{Disk, Fate, Files, FilesError, Inode, Journal, Memory, Operation, Recorder};
 use files::{SECTORS, WriteBack};
 use port::random::Random;
@@ -41,6 +43,30 @@ fn all_of(files: &mut Files<Recorder>, inode: Inode) -> Result<(), FilesError> {
     write_back(files, WriteBack::Pages { inode, first: 0, count: u32::MAX })
 }
 
+fn one_page(files: &mut Files<Recorder>, (inode, first): (Inode, u32)) -> Result<(), FilesError> {
+    write_back(files, WriteBack::Pages { inode, first, count: 1 })
+}
+
+/// Of the pages that are dirty the one that was written last, or so many before it.
+fn last_page(files: &Files<Recorder>, events: &[Event], before: u64) -> Option<(Inode, u32)> {
+    let dirty: BTreeSet<(Inode, u32)> = files.dirty().collect();
+    let mut seen = BTreeSet::new();
+    for event in events.iter().rev() {
+        let Event::Operation(Operation::Write { inode, offset, data }) = event else { continue };
+        let end = (offset + data.len() as u64).div_ceil(4096);
+        for page in (offset / 4096..end).rev() {
+            let page = (*inode, page as u32);
+            if dirty.contains(&page) && seen.insert(page) && seen.len() as u64 > before {
+                return Some(page);
+            }
+        }
+        if seen.len() == dirty.len() {
+            break;
+        }
+    }
+    None
+}
+
 /// Brings about a planned variant: what is written back before the cut. The cut then leaves all
 /// that was written, but of the last `.1` writes only the first `.2` sectors.
 pub(crate) fn plan(
@@ -70,6 +96,16 @@ pub(crate) fn plan(
             let but = nth(n);
             let others = dirty.iter().filter(|&&inode| Some(inode) != but);
             others.into_iter().try_for_each(|&inode| all_of(files, inode))?;
+        }
+        Variant::OnlyPage(n) => {
+            let page = last_page(files, events, n);
+            page.into_iter().try_for_each(|page| one_page(files, page))?;
+        }
+        Variant::AllButPage(n) => {
+            let but = last_page(files, events, n);
+            let pages: Vec<(Inode, u32)> =
+                files.dirty().filter(|&page| Some(page) != but).collect();
+            pages.into_iter().try_for_each(|page| one_page(files, page))?;
         }
         Variant::PartOfLast(n) => return part_of_last(files, &dirty, n, events, tear),
     }
@@ -149,6 +185,8 @@ pub(crate) fn cut_anyhow(disk: &Recorder, random: &mut Random, tear: bool) -> Me
         2 => Fate::Lost,
         3 if n == point => Fate::Lost,
         3 => Fate::Kept,
+        // Several at once may be half there.
+        4 if torn => Fate::Torn(mask(random)),
         _ if torn && random.below(4) == 0 => Fate::Torn(mask(random)),
         _ if random.below(2) == 0 => Fate::Kept,
         _ => Fate::Lost,

@@ -22,6 +22,10 @@ pub enum Variant {
     OneFile(u64),
     /// Metadata, and data of all files but one.
     AllButOne(u64),
+    /// Metadata, and of the data one page only: the last that was written, or so many before it.
+    OnlyPage(u64),
+    /// All but one page of data: the last that was written, or so many before it.
+    AllButPage(u64),
     /// All but a part of the last write: so many of its pages are there, and of the next one the
     /// first sectors if writes may be torn.
     PartOfLast(u64),
@@ -29,22 +33,50 @@ pub enum Variant {
     Random(u64),
 }
 
+/// Those that are not random. Who asks for few states gets the first ones: they break most.
+const PLANS: [Variant; 32] = [
+    Variant::Nothing,
+    Variant::All,
+    Variant::NoData,
+    Variant::OnlyPage(0),
+    Variant::AllButPage(1),
+    Variant::PartOfLast(2),
+    Variant::AllButPage(0),
+    Variant::OneFile(0),
+    Variant::AllButOne(0),
+    Variant::OnlyData,
+    Variant::OnlyPage(1),
+    Variant::AllButPage(2),
+    Variant::OneFile(1),
+    Variant::AllButOne(1),
+    Variant::PartOfLast(0),
+    Variant::AllButPage(3),
+    Variant::OnlyPage(2),
+    Variant::PartOfLast(1),
+    Variant::PartOfLast(3),
+    Variant::OneFile(2),
+    Variant::AllButOne(2),
+    Variant::OneFile(3),
+    Variant::AllButOne(3),
+    Variant::AllButPage(4),
+    Variant::AllButPage(5),
+    Variant::AllButPage(6),
+    Variant::AllButPage(7),
+    Variant::OnlyPage(3),
+    Variant::OnlyPage(4),
+    Variant::OnlyPage(5),
+    Variant::OnlyPage(6),
+    Variant::OnlyPage(7),
+];
+
 /// How many variants there are that are not random.
-pub(crate) const PLANNED: u64 = 16;
+pub(crate) const PLANNED: u64 = PLANS.len() as u64;
 
 impl Variant {
     /// The variant with that number.
     pub fn of(number: u64) -> Variant {
-        match number {
-            0 => Variant::Nothing,
-            1 => Variant::All,
-            2 => Variant::NoData,
-            3 => Variant::OnlyData,
-            4..=7 => Variant::OneFile(number - 4),
-            8..=11 => Variant::AllButOne(number - 8),
-            12..=15 => Variant::PartOfLast(number - 12),
-            _ => Variant::Random(number - PLANNED),
-        }
+        let plan = usize::try_from(number).ok().and_then(|n| PLANS.get(n));
+        plan.copied().unwrap_or_else(|| Variant::Random(number - PLANNED))
     }
 }
 
@@ -57,6 +89,12 @@ impl fmt::Display for Variant {
             Variant::OnlyData => out.write_str("data survived, and no names and sizes"),
             Variant::OneFile(n) => write!(out, "data survived of dirty file {n} only"),
             Variant::AllButOne(n) => write!(out, "all survived but data of dirty file {n}"),
+            Variant::OnlyPage(0) => out.write_str("data survived of the page written last only"),
+            Variant::OnlyPage(n) => {
+                write!(out, "data survived of one page only, {n} before the last")
+            }
+            Variant::AllButPage(0) => out.write_str("all survived but the page written last"),
+            Variant::AllButPage(n) => write!(out, "all survived but one page, {n} before the last"),
             Variant::PartOfLast(n) => write!(out, "all survived but the last write, {n}/4 of it"),
             Variant::Random(n) => write!(out, "some survived, by chance {n}"),
         }

@@ -57,7 +57,7 @@ pub struct CrashArgs {
     pub map: Option<PathBuf>,
     /// States that are looked at; those that are the same as one before count, and are not
     /// checked again.
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = measure::options::count)]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = measure::options::count)]
     pub states: u64,
     /// What random states come from.
     #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]

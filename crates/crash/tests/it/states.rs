@@ -112,3 +112,22 @@ fn cost_of_a_state_of_a_megabyte() {
     let all = begin.elapsed().as_secs_f64();
     println!("a state takes {:.0} us, its hash {:.0} us", (all - hashing) * 1e3, hashing * 1e3);
 }
+
+/// Of two pages of a file that were written one after the other the second may come alone.
+#[test]
+fn pages_of_one_file_come_in_any_order_among_the_first_states() {
+    let mut program = Program::default();
+    program.create("pages");
+    program.write("pages", 0, &[1; 8192]);
+    program.sync("pages");
+    program.write("pages", 0, &[2; 4096]);
+    program.write("pages", 4096, &[3; 4096]);
+    let explorer = Explorer::new(&[], program.events, Options::default()).unwrap();
+    let is_found = (0..100).any(|n| {
+        let (cut, variant) = explorer.choose(n);
+        let mut state = explorer.state(cut, variant).unwrap();
+        let left = left(&mut state);
+        left.get("pages").is_some_and(|file| file.0.first() == Some(&1) && file.0.last() == Some(&3))
+    });
+    assert!(is_found);
+}

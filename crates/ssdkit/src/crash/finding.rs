@@ -91,7 +91,7 @@ impl Told<'_> {
         if let Some(next) = next {
             let _ = write!(text, ", before {}", names.describe(next));
         }
-        let _ = write!(text, "\n  of what was not synced there is {}", survived(*variant));
+        let _ = write!(text, "\n  {}", Variant::of(*variant));
         let differs = difference::of(self.explorer, finding.cut, finding.variant)?;
         for line in differs.iter().take(FILES) {
             let _ = write!(text, "\n  - {line}");
@@ -126,7 +126,7 @@ impl Told<'_> {
                 "state": self.name(finding.cut, finding.variant),
                 "after": shown(after),
                 "before": shown(before),
-                "survived": survived(finding.variant),
+                "survived": Variant::of(finding.variant).to_string(),
                 "differs": difference::of(self.explorer, finding.cut, finding.variant)?,
                 "how": finding.broken.how.to_string(),
                 "said": finding.broken.said,
@@ -158,22 +158,6 @@ fn program(args: &CrashArgs) -> String {
 
 fn is_sync(event: &Event) -> bool {
     matches!(event, Event::Operation(Operation::Sync { .. } | Operation::SyncAll))
-}
-
-/// What a variant leaves.
-fn survived(variant: u64) -> &'static str {
-    match Variant::of(variant) {
-        Variant::Nothing => "nothing",
-        Variant::All => "all",
-        Variant::NoData => "all but the data: names and sizes",
-        Variant::OnlyData => "only the data that need no metadata",
-        Variant::OneFile(_) => "all metadata, and the data of one file",
-        Variant::AllButOne(_) => "all but the data of one file",
-        Variant::PartOfLast(_) => "all but a part of the last write",
-        Variant::Random(_) => {
-            "what had been written back by chance, and some of what was on its way"
-        }
-    }
 }
 
 /// What files are called, or were last.

@@ -176,7 +176,18 @@ fn a_state_is_had_again_by_its_name() {
     let keep = kept.to_str().unwrap();
     let (code, again) = crash(setup, program, check, &["--at", &state, "--keep", keep]).unwrap();
     assert_eq!((code, &again["findings"]), (1, &Value::from(vec![report["findings"][0].clone()])));
-    assert!(!std::fs::read_to_string(kept.join("f")).unwrap().contains("new"));
+    assert!(!std::fs::read_to_string(kept.join("files/f")).unwrap().contains("new"));
+    assert!(kept.join("said").exists());
+    assert_eq!(report["findings"][0]["differs"][0], "f: 0 B, and it had 4 B");
+    // That of a run which did something else is not taken for it.
+    let other = format!("{program}; touch g");
+    let name = format!("{}0000", &state[..state.len() - 4]);
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .args(["crash", "--check", "true", "--at", &name, "--", "sh", "-c", &other])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && told.contains("something else"), "{told}");
     // It is not written over.
     let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
         .args(["crash", "--check", "true", "--keep", keep, "--", "true"])
@@ -192,20 +203,34 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
             Command::new(env!("CARGO_BIN_EXE_ssdkit")).arg("crash").args(args).output().unwrap();
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
-    if crash("true", "true", "true", &[]).is_none() {
+    if crash("true", "touch a", "true", &[]).is_none() {
         return;
     }
-    let (code, text) = told(&["--check", "exit 7", "--", "true"]);
+    // What says nothing is no result.
+    let (code, text) = told(&["--check", "true", "--", "true"]);
+    assert!(code == Some(1) && text.contains("--map"), "{text}");
+    let (code, text) = told(&["--check", "true", "--", "sh", "-c", "touch a; exit 5"]);
+    assert!(code == Some(1) && text.contains("--any-exit"), "{text}");
+    let any = ["--check", "true", "--any-exit", "--", "sh", "-c", "touch a; exit 5"];
+    assert_eq!(told(&any).0, Some(0));
+    // A child that is left behind ends with its time.
+    let left =
+        ["--check", "true", "--run-timeout", "500ms", "--", "sh", "-c", "touch a; sleep 99 &"];
+    assert_eq!(told(&left).0, Some(0));
+    let (code, text) = told(&["--check", "exit 7", "--", "touch", "a"]);
     assert!(code == Some(1) && text.contains("without a cut") && text.contains('7'), "{text}");
     let (code, text) = told(&["--check", "true", "--", "no-such-program"]);
     assert!(code == Some(2) && text.contains("no-such-program"), "{text}");
     let (code, text) = told(&["--check", "true", "--setup", "exit 3", "--", "true"]);
     assert!(code == Some(1) && text.contains("--setup"), "{text}");
-    let (code, text) = told(&["--check", "true", "--at", "5000:1", "--", "true"]);
+    let (code, text) = told(&["--check", "true", "--at", "5000:1", "--", "touch", "a"]);
     assert!(code == Some(1) && text.contains("5000"), "{text}");
-    for wrong in
-        [&["--", "true"][..], &["--check", "true"], &["--check", "true", "--at", "x", "--", "true"]]
-    {
+    for wrong in [
+        &["--", "true"][..],
+        &["--check", "true"],
+        &["--check", "true", "true"],
+        &["--check", "true", "--at", "x", "--", "true"],
+    ] {
         assert_eq!(told(wrong).0, Some(2), "{wrong:?}");
     }
     let (code, _) = told(&["--check", "sleep 9", "--timeout", "100ms", "--", "touch", "one"]);
