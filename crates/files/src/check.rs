@@ -71,16 +71,22 @@ impl<D: Disk> Files<D> {
 
     fn check_dirty(&self) -> Vec<String> {
         let (mut pages, mut unmapped) = (0, 0);
-        for node in self.nodes.values() {
+        let (mut told, mut files) = (Vec::new(), 0);
+        for (&inode, node) in &self.nodes {
             if let Content::File { extents, dirty } = &node.content {
+                files += usize::from(!dirty.is_empty());
+                let is_listed = self.dirty_files.contains(&(node.dirty_since, inode));
+                if is_listed == dirty.is_empty() {
+                    told.push(format!("{} is dirty and in no list, or the other way", inode.0));
+                }
                 pages += dirty.len();
                 let new = dirty.keys().filter(|&&page| extents.part(page, 1).start.is_none());
                 unmapped += new.count() as u64;
             }
         }
-        let mut told = Vec::new();
-        let lost = self.dirty().filter(|(inode, _)| !self.dirty_files.contains(inode));
-        told.extend(lost.map(|(inode, _)| format!("{} is dirty and in no list", inode.0)));
+        if files != self.dirty_files.len() {
+            told.push(format!("{files} files are dirty, and more are listed"));
+        }
         for &(inode, page) in &self.running.ordered {
             let is_dirty = |node: &Node| match &node.content {
                 Content::File { extents, dirty } => {

@@ -66,7 +66,9 @@ impl<D: Disk> Files<D> {
             unreachable!("it is a file")
         };
         if dirty.is_empty() {
-            self.dirty_files.push_back(inode);
+            self.dirtied += 1;
+            node.dirty_since = self.dirtied;
+            self.dirty_files.insert((self.dirtied, inode));
         }
         if dirty.insert(number, page).is_none() {
             self.dirty += 1;
@@ -277,6 +279,9 @@ impl<D: Disk> Files<D> {
             if extents.part(page, 1).start.is_none() {
                 self.store.space.unreserve(1);
             }
+        }
+        if dirty.is_empty() {
+            self.dirty_files.remove(&(node.dirty_since, inode));
         }
     }
 

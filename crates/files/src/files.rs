@@ -4,7 +4,7 @@
 //! Guarantees: with a journal a cut leaves each operation whole or not there, as far as metadata
 //! go, and all that a sync covered. Nothing depends on anything but the disk and what is asked.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::bag::{Bag, Store};
@@ -70,9 +70,11 @@ pub struct Files<D> {
     pub(crate) table: Table,
     pub(crate) journal: Option<Journal>,
     pub(crate) running: Running,
-    /// Dirty pages of all files, and files that may have some, the oldest first.
+    /// Dirty pages of all files, and the files that have some, the first to get one first.
     pub(crate) dirty: usize,
-    pub(crate) dirty_files: VecDeque<Inode>,
+    pub(crate) dirty_files: BTreeSet<(u64, Inode)>,
+    /// How often a file got its first dirty page.
+    pub(crate) dirtied: u64,
     /// Something was written that was not flushed.
     pub(crate) unflushed: bool,
     pub(crate) aborted: bool,
@@ -162,7 +164,8 @@ impl<D: Disk> Files<D> {
             journal,
             running: Running { number: 1, ..Running::default() },
             dirty: 0,
-            dirty_files: VecDeque::new(),
+            dirty_files: BTreeSet::new(),
+            dirtied: 0,
             unflushed: false,
             aborted: false,
         }
@@ -225,6 +228,7 @@ impl<D: Disk> Files<D> {
             disk_size: 0,
             bag,
             parents: Vec::new(),
+            dirty_since: 0,
             changed: self.running.number,
             data_changed: self.running.number,
             failed: None,
@@ -241,6 +245,7 @@ impl<D: Disk> Files<D> {
             let unmapped = dirty.keys().filter(|&&page| extents.part(page, 1).start.is_none());
             self.store.space.unreserve(unmapped.count() as u64);
             self.dirty -= dirty.len();
+            self.dirty_files.remove(&(node.dirty_since, inode));
             dirty.keys().for_each(|&page| {
                 self.running.ordered.remove(&(inode, page));
             });

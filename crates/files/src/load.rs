@@ -180,6 +180,7 @@ impl Loaded {
             disk_size: size,
             bag,
             parents: Vec::new(),
+            dirty_since: 0,
             changed: 0,
             data_changed: 0,
             failed: None,

@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) bag: Bag,
     /// The folder of each name that leads to it.
     pub(crate) parents: Vec<Inode>,
+    /// When it got its first dirty page by the count of all, if it has any.
+    pub(crate) dirty_since: u64,
     /// The last transaction that has something of it, and that has what `fdatasync` needs.
     pub(crate) changed: u64,
     pub(crate) data_changed: u64,

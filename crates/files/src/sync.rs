@@ -235,6 +235,9 @@ impl<D: Disk> Files<D> {
             self.dirty -= usize::from(dirty.remove(number).is_some());
             self.running.ordered.remove(&(inode, *number));
         }
+        if dirty.is_empty() {
+            self.dirty_files.remove(&(node.dirty_since, inode));
+        }
     }
 
     /// Writes back the dirty ones of these pages.
@@ -307,20 +310,8 @@ impl<D: Disk> Files<D> {
     /// Writes back files, the oldest first, while there are too many dirty pages.
     pub(crate) fn limit_dirty(&mut self) -> Result<(), FilesError> {
         while self.dirty > self.layout.options.dirty_pages as usize {
-            let Some(&inode) = self.dirty_files.front() else { break };
-            if self.file(inode).is_ok() {
-                self.write_pages(inode, 0, u32::MAX)?;
-            }
-            self.dirty_files.pop_front();
-        }
-        // Files that were written back otherwise leave their places behind.
-        if self.dirty_files.len() > 2 * self.dirty + 64 {
-            let nodes = &self.nodes;
-            self.dirty_files.retain(|inode| {
-                nodes.get(inode).is_some_and(
-                    |node| matches!(&node.content, Content::File { dirty, .. } if !dirty.is_empty()),
-                )
-            });
+            let Some(&(_, inode)) = self.dirty_files.first() else { break };
+            self.write_pages(inode, 0, u32::MAX)?;
         }
         Ok(())
     }
@@ -385,12 +376,9 @@ impl<D: Disk> Files<D> {
 
     pub(crate) fn sync_all(&mut self) -> Result<(), FilesError> {
         let mut failed = Ok(());
-        while let Some(&inode) = self.dirty_files.front() {
-            if self.file(inode).is_ok() {
-                self.write_pages(inode, 0, u32::MAX)?;
-                failed = failed.and(self.tell_failure(inode));
-            }
-            self.dirty_files.pop_front();
+        while let Some(&(_, inode)) = self.dirty_files.first() {
+            self.write_pages(inode, 0, u32::MAX)?;
+            failed = failed.and(self.tell_failure(inode));
         }
         self.commit(true)?;
         self.flush()?;
@@ -428,11 +416,12 @@ impl<D: Disk> Files<D> {
         }
     }
 
-    /// Dirty pages: of which file, and which of its pages.
+    /// Dirty pages: of which file, and which of its pages. The file that has had some for the
+    /// longest time comes first.
     pub fn dirty(&self) -> impl Iterator<Item = (Inode, u32)> + '_ {
-        let pages = self.nodes.iter().filter_map(|(&inode, node)| match &node.content {
-            Content::File { dirty, .. } => Some(dirty.keys().map(move |&page| (inode, page))),
-            _ => None,
+        let pages = self.dirty_files.iter().filter_map(|&(_, inode)| {
+            let (_, dirty) = self.file(inode).ok()?;
+            Some(dirty.keys().map(move |&page| (inode, page)))
         });
         pages.flatten()
     }
