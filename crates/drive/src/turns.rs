@@ -10,8 +10,8 @@ use crate::whole::{Boxed, Drive};
 
 /// Names of drives with a link above their target, one below it, and none; with
 /// registers, SLC cache, caches, sleep, heat, parity, shards, queues, rules, idle collection,
-/// and reads that share a sensing.
-const DRIVES: [&str; 20] = [
+/// reads that share a sensing, and targets of one kind and of two.
+const DRIVES: [&str; 22] = [
     "ref,size=8M",
     "tlc,size=8M",
     "tlc,size=8M,side=host",
@@ -35,6 +35,8 @@ const DRIVES: [&str; 20] = [
     "tlc,size=8M,queues=3,queue_depth=7,cores=1,core_read=3us,core_write=5us,link_latency=1us",
     "tlc,size=8M,queues=4,queue_depth=16,cores=2,core_read=3us,core_write=5us,arbitration=wrr,\
      arbitration_burst=2,queue_classes=low/urgent/high,class_weights=4/2/1,shards=2",
+    "tlc,size=16M,groups=2,pus=4,pages=16,targets=2,idle_collection=1ms",
+    "tlc,size=16M,groups=2,pus=4,pages=16,side=host,target=pblk/rules",
 ];
 
 fn drive(name: &str) -> Boxed {

@@ -429,7 +429,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
         self.ready.pour(done);
     }
 
-    /// While no target has anything to do the drive goes on alone.
+    /// Until a target has something to do by itself the drive goes on alone.
     fn turn(
         &mut self,
         now: Time,
@@ -440,9 +440,13 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
         if !cmds.is_empty() {
             self.submit(now, cmds);
         }
-        while cmds.is_empty() && self.next_due().is_none() && self.media().next_hand_out().is_none()
-        {
-            match self.media_mut().turn(now, until) {
+        while cmds.is_empty() {
+            let due = earliest(self.next_due(), self.media().next_hand_out());
+            let before = due.map(|due| Time(due.0.saturating_sub(1)));
+            if before.is_some_and(|before| before < self.now.max(now)) {
+                break;
+            }
+            match self.media_mut().turn(now, earliest(until, before)) {
                 Turn::Completed(at) => {
                     self.now = self.now.max(at);
                     self.serve(at, done);
@@ -450,6 +454,10 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
                     if !done.is_empty() || self.is_for_applications() {
                         return Turn::Completed(at);
                     }
+                }
+                // Then it is the target's turn.
+                Turn::Quiet if due.is_some_and(|due| until.is_none_or(|until| due <= until)) => {
+                    break;
                 }
                 nothing_more => return nothing_more,
             }

@@ -37,8 +37,9 @@ Drives:
   spare=0.2     (T - U) / T, T the physical and U the logical pages of data
   store=memory  what is kept: memory, checksum, none
   target=pblk   what translates: pblk, rules (a rule set); no blocks, for serve --redis and
-                ycsb: batch (batched writes), kv (values by key)
-  rules=minimal the set of target=rules: a file, minimal, latency:N, throughput:N, longevity:N
+                ycsb: batch (batched writes), kv (values by key); pblk/rules: of each target
+  rules=minimal the set of target=rules: a file, minimal, latency:N, throughput:N, longevity:N;
+                of several such targets latency:2+minimal
   keys=1M       keys that target=kv has room for; one for each 4 KiB of its size
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
   streams=1     streams in which writes of different placements are kept: 1 to 4

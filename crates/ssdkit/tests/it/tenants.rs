@@ -363,7 +363,11 @@ impl Churn<'_> {
         let units = 1 + self.rng.below(4);
         let new = Known { is_there: Some(false), ..Known::default() };
         self.known.insert(name.into(), new);
-        self.asked(name, &json!({ "ask": "create", "name": name, "units": units }), true)
+        let mut asked = json!({ "ask": "create", "name": name, "units": units });
+        if self.rng.below(2) == 0 {
+            asked["rules"] = "minimal".into();
+        }
+        self.asked(name, &asked, true)
     }
 
     fn remove(&mut self, name: &str) -> Option<()> {
