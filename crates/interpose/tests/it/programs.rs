@@ -128,6 +128,12 @@ d = os.open(".", os.O_RDONLY)
 os.rename("copy", "renamed", src_dir_fd=d, dst_dir_fd=d)
 os.mkdir("dir", dir_fd=d); os.symlink("x", "dir/s"); os.link("a", "dir/a")
 fd = os.open("unlinked", os.O_CREAT | os.O_RDWR); os.unlink("unlinked"); os.write(fd, b"still")
+try: n = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o640)
+except OSError: n = os.open("named", os.O_CREAT | os.O_RDWR)
+else:
+    os.write(n, b"nameless at first"); os.fsync(n)
+    os.link(f"/proc/self/fd/{n}", "named", src_dir_fd=d, follow_symlinks=True)
+os.write(n, b", then named")
 os.pwritev(fd, [b"one", b"two"], 100); os.fsync(fd)
 os.sync()
 "#,

@@ -1,13 +1,15 @@
 //! How the tests run a program.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use files::{Files, Inode, Memory, Options, Type};
 use interpose::{Ended, Program, Recorder, RunError, Tree, Watcher};
 use tempfile::TempDir;
 
-use crate::model::{Model, assert_same, listing_of};
+use crate::model::{Listing, Model, Node, assert_same, listing_of};
 
 /// A folder that is mapped, and one beside it.
 pub struct Place {
@@ -64,11 +66,46 @@ impl Place {
         let model = Model::of(&recorder);
         assert_same(&model.listing(), &listing_of(&self.mapped));
         assert_eq!(model.nameless(), 0, "all that went was told to go");
+        assert_same(&on_a_disk(&recorder), &listing_of(&self.mapped));
         recorder
     }
 
     pub fn sh(&self, script: &str) -> Recorder {
         self.check(&["sh", "-euc", script])
+    }
+}
+
+/// What the file layer makes of it.
+fn on_a_disk(recorder: &Recorder) -> Listing {
+    let mut files = Files::format(Memory::new(1 << 15), Options::default()).unwrap();
+    for operation in recorder.operations() {
+        files.apply(operation).unwrap_or_else(|e| panic!("{operation:?}: {e}"));
+    }
+    assert_eq!(files.check(), Vec::<String>::new());
+    let mut out = Listing::new();
+    list(&mut files, Inode::ROOT, Vec::new(), &mut out);
+    out
+}
+
+fn list(files: &mut Files<Memory>, folder: Inode, path: Vec<u8>, out: &mut Listing) {
+    let names: Vec<(Vec<u8>, Inode)> =
+        files.list(folder).unwrap().map(|(name, inode)| (name.to_vec(), inode)).collect();
+    for (name, inode) in names {
+        let path = [path.as_slice(), b"/", &name].concat();
+        let stat = files.stat(inode).unwrap();
+        let node = match stat.kind {
+            Type::Folder => {
+                list(files, inode, path.clone(), out);
+                Node::Folder(BTreeMap::new())
+            }
+            Type::Link => Node::Link(files.target(inode).unwrap().to_vec()),
+            Type::File => {
+                let mut bytes = vec![0; stat.size as usize];
+                assert_eq!(files.read(inode, 0, &mut bytes).unwrap(), bytes.len());
+                Node::File(bytes)
+            }
+        };
+        out.insert(path, (node, stat.mode, stat.links as usize));
     }
 }
 
