@@ -180,12 +180,18 @@ impl DriveDisk {
         engine.began = Some((Instant::now(), engine.now));
     }
 
-    /// When the drive is done with all that was asked of it, where that is still to come.
-    pub fn until(&self) -> Option<Instant> {
+    /// When the drive is done with what was asked since its time was `since`, where something
+    /// was, and that is still to come.
+    pub fn until(&self, since: Time) -> Option<Instant> {
         let engine = self.0.borrow();
         let (at, time) = engine.began?;
-        (engine.now > engine.wall())
+        (engine.now > since && engine.now > engine.wall())
             .then(|| at + std::time::Duration::from_nanos(engine.now.since(time)))
+    }
+
+    /// The drive's time: it moves with what is asked.
+    pub fn now(&self) -> Time {
+        self.0.borrow().now
     }
 
     /// What was asked: reads, writes, flushes, trims.

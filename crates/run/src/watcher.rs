@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use files::{Files, FilesError, Inode, Operation, WriteBack};
 use interpose::{Answer, Course, Errno, Transfer, Wants, Watcher, Way};
+use port::Time;
 
 use crate::args::Cut;
 use crate::cached::{Cached, pages};
@@ -96,9 +97,16 @@ impl OnDrive {
         &self.refused
     }
 
-    /// The answer to a call of that kind, which came at `came`.
-    fn answer(&mut self, kind: usize, came: Instant, bytes: u64, error: Option<Errno>) -> Answer {
-        let at = self.disk.until();
+    /// The answer to a call of that kind, which came at these times of wall and drive. One that
+    /// asked nothing of the drive waits for nobody who did.
+    fn answer(
+        &mut self,
+        kind: usize,
+        (came, since): (Instant, Time),
+        bytes: u64,
+        error: Option<Errno>,
+    ) -> Answer {
+        let at = self.disk.until(since);
         let calls = &mut self.calls[kind];
         calls.count += 1;
         calls.bytes += bytes;
@@ -226,7 +234,7 @@ impl Watcher for OnDrive {
     }
 
     fn after(&mut self, operation: &Operation) -> Answer {
-        let came = Instant::now();
+        let came = (Instant::now(), self.disk.now());
         self.changes += 1;
         self.cached.note(operation);
         let bytes = match operation {
@@ -244,7 +252,7 @@ impl Watcher for OnDrive {
     }
 
     fn transfer(&mut self, transfer: &Transfer) -> Answer {
-        let came = Instant::now();
+        let came = (Instant::now(), self.disk.now());
         let Transfer { inode, offset, len, way } = *transfer;
         let range = pages(offset, len);
         let dirty = WriteBack::Pages {
@@ -262,7 +270,7 @@ impl Watcher for OnDrive {
         let error = done.err().map(|e| self.failed(&e));
         match way {
             // It was counted.
-            Way::DirectWrite => Answer { at: self.disk.until(), error },
+            Way::DirectWrite => Answer { at: self.disk.until(came.1), error },
             _ => self.answer(READS, came, len, error),
         }
     }

@@ -209,6 +209,36 @@ fn what_is_not_ours_is_refused() {
     assert!(!Path::new(&place.path("none")).exists());
 }
 
+/// Who waits for the drive waits alone, and as long as the drive takes.
+#[test]
+fn a_sync_takes_what_the_drive_takes_and_holds_up_nobody() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+import os, threading, time
+fd, other = (os.open(name, os.O_CREAT | os.O_RDWR) for name in ("data/a", "data/b"))
+done = []
+def sync():
+    os.write(fd, b"s")
+    began = time.monotonic()
+    os.fsync(fd)
+    done.append("sync")
+    assert time.monotonic() - began >= 0.2, "data, journal: two programs"
+t = threading.Thread(target=sync); t.start()
+while not done and os.fstat(fd).st_size == 0: pass
+for n in range(30): os.write(other, b"x")
+done.append("writes"); t.join()
+assert done == ["writes", "sync"], done
+"#;
+    let place = Place::new();
+    let data = place.path("data");
+    let script = script.replace("data/", &format!("{data}/"));
+    let drive = "mem:tlc,size=64M,program=100ms";
+    let line = ["run", "--drive", drive, "--map", &data, "--", "python3", "-c", &script];
+    assert_eq!(run::run(&Line::try_parse_from(line).unwrap().args).unwrap(), 0);
+}
+
 /// A drive in memory takes in what the folder has, and leaves it there.
 #[test]
 fn a_drive_in_memory_begins_with_the_folder() {
