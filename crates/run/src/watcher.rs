@@ -133,20 +133,6 @@ impl OnDrive {
         }
     }
 
-    /// Whether so many blocks are free beside those that dirty pages will get. Near the end of
-    /// the room these get theirs first.
-    fn has_room(&mut self, needed: u64) -> bool {
-        let most = u64::from(self.files.options().dirty_pages);
-        if needed + most <= self.files.free_blocks() {
-            return true;
-        }
-        if needed + self.files.dirty().count() as u64 <= self.files.free_blocks() {
-            return true;
-        }
-        self.write_dirty();
-        needed <= self.files.free_blocks()
-    }
-
     /// Writes back all dirty pages.
     fn write_dirty(&mut self) {
         let mut runs: Vec<(Inode, u32, u32)> = Vec::new();
@@ -228,8 +214,11 @@ impl Watcher for OnDrive {
         }
         match Self::needs(operation) {
             0 => Ok(()),
-            needed if self.has_room(needed) => Ok(()),
-            _ => Err(Errno::NOSPC),
+            needed => match self.files.has_room(needed) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Errno::NOSPC),
+                Err(e) => Err(self.failed(&e)),
+            },
         }
     }
 
