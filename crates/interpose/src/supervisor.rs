@@ -109,9 +109,16 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Asks whether it may happen.
+    /// Asks whether it may happen. Where there is no room, files that nobody has open any more go
+    /// first.
     pub fn ask(&mut self, operation: &Operation) -> Result<(), Errno> {
-        self.watcher.before(operation)
+        match self.watcher.before(operation) {
+            Err(Errno::NOSPC) if self.tree.has_nameless() => {
+                self.sweep(false);
+                self.watcher.before(operation)
+            }
+            other => other,
+        }
     }
 
     /// It has happened.

@@ -218,6 +218,10 @@ impl Tree {
         self.numbers.remove(&key)
     }
 
+    pub(crate) fn has_nameless(&self) -> bool {
+        !self.nameless.is_empty()
+    }
+
     /// Whether so many are kept that it should be looked who has them open.
     pub(crate) fn should_look(&self) -> bool {
         self.nameless.len() >= self.look_at

@@ -274,4 +274,7 @@ fn a_full_drive_says_so() {
     assert_eq!(place.run(&[], script).unwrap(), 0);
     place.lose_folder();
     place.sh("test $(cat $D/b) = b; test ! -e $D/a");
+    // What was replaced gives its room to the next.
+    place.sh("for n in $(seq 12); do dd if=/dev/zero of=$D/new bs=1M count=30 2> /dev/null
+        mv $D/new $D/kept; done; test $(stat -c %s $D/kept) = 31457280");
 }
