@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use files::{Disk, Files, Inode, Stat, Type};
@@ -28,6 +28,13 @@ impl Tree {
 
     /// Makes the folder what these files are: names, bytes, modes, links.
     pub fn extract<D: Disk>(&self, files: &mut Files<D>) -> Result<(), CrashError> {
+        // Whoever ran there may have put something else in its place, which others may own.
+        let failed = CrashError::folder(&self.folder);
+        let is_folder = fs::symlink_metadata(&self.folder).is_ok_and(|data| data.is_dir());
+        if !is_folder {
+            let _ = fs::remove_file(&self.folder);
+            fs::create_dir(&self.folder).map_err(failed)?;
+        }
         let mut first = BTreeMap::new();
         extract_folder(files, Inode::ROOT, &self.folder, &mut first)
     }
@@ -130,6 +137,10 @@ fn extract_link<D: Disk>(
     make().map_err(failed)
 }
 
+/// Bytes that are compared, and written if they differ, at once.
+const AT_ONCE: usize = 256 << 10;
+
+/// What is there is changed only where it differs, so holes stay holes.
 fn extract_file<D: Disk>(
     files: &mut Files<D>,
     inode: Inode,
@@ -137,17 +148,27 @@ fn extract_file<D: Disk>(
     there: Option<fs::Metadata>,
     stat: &Stat,
 ) -> Result<(), CrashError> {
-    let mut bytes = vec![0; stat.size as usize];
-    files.read(inode, 0, &mut bytes)?;
     let failed = CrashError::folder(at);
-    let make = || {
-        if let Some(data) = there {
+    let open = || {
+        if there.is_some() {
             fs::set_permissions(at, Permissions::from_mode(0o600))?;
-            if data.len() == stat.size && fs::read(at)? == bytes {
-                return Ok(());
-            }
         }
-        fs::write(at, &bytes)
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(at)?;
+        file.set_len(stat.size)?;
+        Ok(file)
     };
-    make().map_err(failed)
+    let file = open().map_err(failed)?;
+    let (mut bytes, mut old) = (vec![0; AT_ONCE], vec![0; AT_ONCE]);
+    let mut from = 0;
+    while from < stat.size {
+        let len = files.read(inode, from, &mut bytes)?;
+        let (new, old) = (&bytes[..len], &mut old[..len]);
+        let mut change = || {
+            file.read_exact_at(old, from)?;
+            if new != old { file.write_all_at(new, from) } else { Ok(()) }
+        };
+        change().map_err(CrashError::folder(at))?;
+        from += len as u64;
+    }
+    Ok(())
 }

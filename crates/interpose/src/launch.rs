@@ -18,6 +18,14 @@ use crate::filter;
 use crate::notify::last_error;
 use crate::watcher::Wants;
 
+/// The variable by which processes of a program are found whose parents have ended.
+pub(crate) const MARK: &str = "SSDKIT_SUPERVISED_BY";
+
+/// What it is for the programs of this thread: one runs at a time.
+pub(crate) fn mark() -> String {
+    format!("{}-{:?}", std::process::id(), std::thread::current().id())
+}
+
 /// What is to be run.
 #[derive(Debug, Default)]
 pub struct Program {
@@ -179,9 +187,11 @@ fn plan(program: &Program, wants: Wants) -> Result<Plan, RunError> {
     for argument in &program.command {
         strings.push(zero(argument.as_bytes())?);
     }
-    let ours = std::env::vars_os()
-        .filter(|(name, _)| program.environment.iter().all(|(other, _)| other != name));
-    for (name, value) in ours.chain(program.environment.iter().cloned()) {
+    let ours = std::env::vars_os().filter(|(name, _)| {
+        name != MARK && program.environment.iter().all(|(other, _)| other != name)
+    });
+    let mark = std::iter::once((MARK.into(), mark().into()));
+    for (name, value) in ours.chain(program.environment.iter().cloned()).chain(mark) {
         strings.push(zero(&[name.as_bytes(), b"=", value.as_bytes()].concat())?);
     }
     let pointers = |of: &[CString]| {

@@ -357,10 +357,11 @@ impl Supervisor<'_> {
     }
 
     /// Sends a last signal to every process of the program that can be found: its descendants,
-    /// and those that made a call.
+    /// those that made a call, and those that have its variable.
     fn kill(&mut self) {
         let main = self.main.pid.as_raw_nonzero().get() as u32;
         let mut all: HashSet<u32> = self.seen.clone();
+        all.extend(marked());
         if self.main.code.is_none() {
             all.insert(main);
         }
@@ -400,6 +401,18 @@ impl Supervisor<'_> {
         self.session.sweep(true);
         Ok(Ended { code: self.main.code.unwrap_or(128 + libc::SIGKILL), calls: self.calls })
     }
+}
+
+/// Processes that were started with the variable of this thread's program.
+fn marked() -> Vec<u32> {
+    let mark = format!("{}={}", launch::MARK, launch::mark());
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has = |number: &u32| {
+        let all = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        all.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    numbers.filter(has).collect()
 }
 
 /// Which process has which parent.

@@ -120,6 +120,12 @@ static void begin(ThreadId tid, UInt which, UInt call)
    reading += which == OF_READ;
 }
 
+/* The descriptor that a call is about; of those that have two, where the bytes go. */
+static UWord about(UInt call, UWord* args)
+{
+   return call == __NR_copy_file_range || call == __NR_splice ? args[2] : args[0];
+}
+
 /* Whether a descriptor is of a file or a block device: what I/O is about. */
 static Bool is_stored(UWord fd)
 {
@@ -138,6 +144,7 @@ static enum What what(UInt call)
       case __NR_read: case __NR_pread64: case __NR_readv: case __NR_preadv: case __NR_preadv2:
          return READS;
       case __NR_write: case __NR_pwrite64: case __NR_writev: case __NR_pwritev: case __NR_pwritev2:
+      case __NR_copy_file_range: case __NR_sendfile: case __NR_splice:
          return WRITES;
       case __NR_fsync: case __NR_fdatasync: case __NR_sync_file_range: case __NR_msync:
          return WAITS;
@@ -210,7 +217,7 @@ static void after_call(ThreadId tid, UInt call, UWord* args, UInt count, SysRes 
    if (call == __NR_munmap) unshare(args[0], args[0] + args[1]);
    enum What kind = what(call);
    if (kind != READS && kind != WRITES && kind != WAITS) return;
-   if (call != __NR_msync && !is_stored(args[0])) return;
+   if (call != __NR_msync && !is_stored(about(call, args))) return;
    if (kind == READS) {
       /* The first one's buffer was not used until then. */
       stop(tid, OF_READ, call);

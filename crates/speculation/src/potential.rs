@@ -161,6 +161,9 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
+/// Stretches below which nothing is said of a program's kind: its start has some.
+const FEW: u64 = 12;
+
 /// The paper's three kinds of programs, by instructions from one write to what must wait for it,
 /// or of a program that does not write, from a read.
 pub fn class(program: &Program) -> &'static str {
@@ -168,6 +171,7 @@ pub fn class(program: &Program) -> &'static str {
     let cell = if writes.count > 0 { writes } else { after(program, true) };
     match cell.mean() {
         _ if cell.count == 0 => "no I/O on files",
+        _ if cell.count < FEW => "little I/O on files",
         mean if mean < 3_000.0 => "pure I/O",
         mean if mean < 100_000.0 => "I/O intensive",
         _ => "compute intensive",

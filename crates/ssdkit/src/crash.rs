@@ -32,6 +32,10 @@ use hunt::Hunt;
 
 /// What `ssdkit crash --help` ends with.
 pub const EXAMPLES: &str = "\
+The check gets SSDKIT_FOLDER (where it is), SSDKIT_SAID (a file with all that the program had
+printed by the cut) and SSDKIT_CUT (events before it). Exit codes: 0 all states held, 1 one did not
+or something failed, 2 asked for something that cannot be.
+
 Examples:
   ssdkit crash --check 'test ! -e new || grep -q end new' -- sh -c 'echo start >new; echo end >>new'
   ssdkit crash --setup 'sqlite3 t.db \"create table t(a)\"' \\
@@ -68,6 +72,10 @@ pub struct CrashArgs {
     /// What makes the name of a new file durable: fsync of the file, or of its folder only.
     #[arg(long, value_enum, default_value = "file")]
     pub names: NamesArg,
+    /// A file that replaces another, or was cut to nothing, is written back with the next commit,
+    /// as by ext4's auto_da_alloc, which is on there by default and promised by nobody.
+    #[arg(long)]
+    pub replace_writes: bool,
     /// What of a write is all there or not at all, bytes.
     #[arg(long, value_enum, default_value = "4k")]
     pub tear: TearArg,
@@ -196,6 +204,7 @@ pub fn run(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
     out.flush()?;
     match found.broken.len() {
+        0 if found.is_stopped => Err(Error::Failed("stopped before its end".to_owned())),
         0 => Ok(()),
         n => {
             let of = units::counted(found.checked, "state");
@@ -352,6 +361,7 @@ fn explorer(
             NamesArg::File => files::Names::WithFile,
             NamesArg::Folder => files::Names::OnlyWithFolder,
         },
+        replace_writes: args.replace_writes,
         ..files::Options::default()
     };
     let tear = args.tear == TearArg::Sector;

@@ -127,7 +127,8 @@ fn pages_of_one_file_come_in_any_order_among_the_first_states() {
         let (cut, variant) = explorer.choose(n);
         let mut state = explorer.state(cut, variant).unwrap();
         let left = left(&mut state);
-        left.get("pages").is_some_and(|file| file.0.first() == Some(&1) && file.0.last() == Some(&3))
+        left.get("pages")
+            .is_some_and(|file| file.0.first() == Some(&1) && file.0.last() == Some(&3))
     });
     assert!(is_found);
 }

@@ -51,6 +51,9 @@ pub(super) fn write(session: &mut Session, call: &Call) -> Carried {
     }
 }
 
+/// `O_DSYNC`. `OFlags::DSYNC` is `O_SYNC` where rustix does without libc.
+const DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC as u32);
+
 fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
     const SYNCS: i32 = libc::RWF_DSYNC | libc::RWF_SYNC;
     let mut given = as_given(call)?;
@@ -79,7 +82,7 @@ fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
             transfer(session, file, begin, written, Way::DirectWrite)?;
         }
         let is_sync = file.flags.contains(OFlags::SYNC) || given.flags & libc::RWF_SYNC != 0;
-        if is_sync || file.flags.contains(OFlags::DSYNC) || given.flags & libc::RWF_DSYNC != 0 {
+        if is_sync || file.flags.contains(DSYNC) || given.flags & libc::RWF_DSYNC != 0 {
             session.ask_and_tell(&Operation::Sync { inode: file.inode, data: !is_sync })?;
         }
     }

@@ -44,6 +44,9 @@ impl Told<'_> {
             found.checked,
             found.broken.len()
         );
+        if found.is_stopped {
+            text += "stopped before its end\n";
+        }
         let names = Names::of(run);
         for finding in found.broken.iter().take(args.findings) {
             text += &self.finding(finding, &names)?;
@@ -142,6 +145,7 @@ impl Told<'_> {
             "states": found.states,
             "checked": found.checked,
             "broken": found.broken.len(),
+            "stopped": found.is_stopped,
             "findings": findings,
         }))
     }

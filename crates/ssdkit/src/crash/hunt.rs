@@ -3,16 +3,17 @@
 //! Which states are looked at does not depend on how many threads there are.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crash::{Explorer, State, Tree, Variant};
 use drive::error::Error;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::flag;
 use tempfile::TempDir;
 
 use super::check::{Broken, Checker};
@@ -37,6 +38,8 @@ pub struct Found {
     pub checked: u64,
     /// Those that broke the check, the first cut first.
     pub broken: Vec<Finding>,
+    /// Somebody ended it before all were made.
+    pub is_stopped: bool,
 }
 
 impl Found {
@@ -57,7 +60,8 @@ pub struct Hunt<'a> {
     seen: Mutex<HashSet<u64>>,
     found: Mutex<Found>,
     next: AtomicU64,
-    is_over: AtomicBool,
+    /// Somebody asks to end, or something failed.
+    is_over: Arc<AtomicBool>,
 }
 
 /// What one thread has of its own.
@@ -82,7 +86,7 @@ impl<'a> Hunt<'a> {
             seen: Mutex::default(),
             found: Mutex::default(),
             next: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
+            is_over: Arc::default(),
         })
     }
 
@@ -113,11 +117,17 @@ impl<'a> Hunt<'a> {
         let mut state = self.explorer.state(cut, variant).map_err(failed)?;
         let broken = self.checked(&mut self.worker()?, &mut state)?;
         let broken = broken.map(|broken| Finding { cut, variant, broken });
-        Ok(Found { states: 1, checked: 1, broken: broken.into_iter().collect() })
+        let broken = broken.into_iter().collect();
+        Ok(Found { states: 1, checked: 1, broken, is_stopped: false })
     }
 
     /// As many as are asked for.
     pub fn all(&self, args: &CrashArgs) -> Result<Found, Error> {
+        for signal in load::signals::asking() {
+            // A second one ends the process at once. Where they cannot be had it ends at the first.
+            let _ = flag::register_conditional_default(signal, self.is_over.clone());
+            let _ = flag::register(signal, self.is_over.clone());
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = args.jobs.unwrap_or(cores);
         let bar = bar(args.states);
@@ -130,30 +140,40 @@ impl<'a> Hunt<'a> {
         bar.finish_and_clear();
         ended?;
         let mut found = std::mem::take(&mut *lock(&self.found));
-        for finding in &mut found.broken {
-            self.earliest(finding)?;
+        found.is_stopped = found.states < args.states;
+        found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
+        for finding in found.broken.iter_mut().take(args.findings) {
+            self.plainest(finding)?;
         }
         found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
         found.broken.dedup_by_key(|finding| (finding.cut, finding.variant));
         Ok(found)
     }
 
-    /// The same state may be that of many cuts: the first of them says best what led to it.
-    fn earliest(&self, finding: &mut Finding) -> Result<(), Error> {
-        if matches!(Variant::of(finding.variant), Variant::Random(_)) {
-            return Ok(());
-        }
-        let hash = |cut| {
-            let mut state = self.explorer.state(cut, finding.variant).map_err(failed)?;
+    /// The same state may be that of many cuts and variants: one that is not by chance, and the
+    /// first cut, say best what led to it.
+    fn plainest(&self, finding: &mut Finding) -> Result<(), Error> {
+        let hash = |cut, variant| {
+            let mut state = self.explorer.state(cut, variant).map_err(failed)?;
             self.explorer.hash(&mut state).map_err(failed)
         };
-        let its = hash(finding.cut)?;
-        let before = (finding.cut.saturating_sub(EARLIER)..finding.cut).rev();
-        for cut in before {
-            if hash(cut)? != its {
-                break;
+        let its = hash(finding.cut, finding.variant)?;
+        let is_planned = |&n: &u64| !matches!(Variant::of(n), Variant::Random(_));
+        if !is_planned(&finding.variant) {
+            for variant in (0..).take_while(is_planned) {
+                if hash(finding.cut, variant)? == its {
+                    finding.variant = variant;
+                    break;
+                }
             }
-            finding.cut = cut;
+        }
+        if is_planned(&finding.variant) {
+            for cut in (finding.cut.saturating_sub(EARLIER)..finding.cut).rev() {
+                if hash(cut, finding.variant)? != its {
+                    break;
+                }
+                finding.cut = cut;
+            }
         }
         Ok(())
     }
@@ -192,8 +212,11 @@ impl<'a> Hunt<'a> {
     fn checked(&self, worker: &mut Worker<'_>, state: &mut State) -> Result<Option<Broken>, Error> {
         let (files, said) = (worker.files(), worker.folder.path().join("said"));
         Tree::new(&files).and_then(|tree| tree.extract(&mut state.files)).map_err(failed)?;
-        let told = self.explorer.output(state.cut, 1);
-        fs::write(&said, told).map_err(|e| Error::system("write what the program said", &e))?;
+        // A new file: the check before may have left anything in its place.
+        let _ = fs::remove_file(&said).or_else(|_| fs::remove_dir_all(&said));
+        let told = File::create_new(&said)
+            .and_then(|mut file| file.write_all(&self.explorer.output(state.cut, 1)));
+        told.map_err(|e| Error::system("write what the program said", &e))?;
         let checked = worker.checker.run(&files, &said, state.cut);
         checked.map_err(|e: io::Error| Error::system("run the check", &e))
     }
