@@ -161,7 +161,8 @@ impl<D: Disk> Files<D> {
             .filter_map(|block| Some((block, meta.image(block, names)?)))
             .collect();
         if images.is_empty() {
-            return Ok(());
+            // What was given up may have gone with a commit without folders.
+            return if names { self.released() } else { Ok(()) };
         }
         match &self.journal {
             None => {

@@ -17,6 +17,11 @@ pub enum RunError {
         "the supervisor may not reach the program's memory and descriptors: {0}; allow ptrace of own children (kernel.yama.ptrace_scope at most 1, CAP_SYS_PTRACE in a container)"
     )]
     NoAccess(io::Error),
+    /// The supervisor may not have a mask of new files' bits of its own.
+    #[error(
+        "this kernel cannot hand a program's system calls to a supervisor as it should: unshare(CLONE_FS) is refused: {0}; a container may forbid it"
+    )]
+    NoMask(io::Error),
     /// There is no such program, or it cannot be executed.
     #[error("{}: {source}", path.display())]
     NoProgram {
@@ -56,6 +61,6 @@ impl RunError {
 
     /// Whether the machine cannot do it, whatever is run.
     pub fn is_unable(&self) -> bool {
-        matches!(self, Self::NoNotification(_) | Self::NoAccess(_))
+        matches!(self, Self::NoNotification(_) | Self::NoAccess(_) | Self::NoMask(_))
     }
 }

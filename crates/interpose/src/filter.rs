@@ -129,8 +129,16 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
     for call in told(wants) {
         out.extend([jump(BPF_JEQ, call as u32, 0, 1), notify()]);
     }
-    // A root of its own would make the program's paths mean other files than ours do.
-    for call in [libc::SYS_chroot, libc::SYS_pivot_root] {
+    // A root, or mounts, of its own would make the program's paths mean other files than ours do.
+    let others = [
+        libc::SYS_chroot,
+        libc::SYS_pivot_root,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_move_mount,
+        libc::SYS_setns,
+    ];
+    for call in others {
         out.extend([jump(BPF_JEQ, call as u32, 0, 1), refuse(libc::EPERM)]);
     }
     let opens = [(libc::SYS_openat, 2)];

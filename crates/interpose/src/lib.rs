@@ -11,7 +11,7 @@
 //! and extended attributes; devices, pipes and sockets; output by `vmsplice` and `tee`. Memory that
 //! is mapped for reading first and made writable later (`mprotect`) is seen when the file is told
 //! otherwise. io_uring, AIO, and cloning of blocks are refused, so that programs fall back to calls
-//! that are seen; so are `chroot` and moves over the border of a folder. Calls on mapped files are
+//! that are seen; so are `chroot`, mounts and moves over the border of a folder. Calls on mapped files are
 //! made with this process' rights and limits.
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -55,7 +55,7 @@ pub fn run(
     // The mask of new files' bits becomes this thread's own, so that it can be the program's.
     // SAFETY: it changes nothing in memory.
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
-        return Err(doing("having a file mask of its own")(last_error()));
+        return Err(RunError::NoMask(last_error().into()));
     }
     let started = launch::start(program, wants)?;
     // Files without a name are kept open here; the program has the limit that it had.
@@ -80,7 +80,7 @@ pub fn run(
         main: Main { pid, process, code: None },
         held: BinaryHeap::new(),
         replies: HashMap::new(),
-        seen: HashSet::new(),
+        seen: HashMap::new(),
         stopped: false,
         calls: 0,
     };
@@ -228,8 +228,8 @@ struct Supervisor<'a> {
     /// Which answers are due when; each thread has at most one.
     held: BinaryHeap<Reverse<(Instant, u64)>>,
     replies: HashMap<u64, Reply>,
-    /// Processes that made a call.
-    seen: HashSet<u32>,
+    /// Processes that said that they end, and when each began: numbers are given anew.
+    seen: HashMap<u32, u64>,
     stopped: bool,
     calls: u64,
 }
@@ -263,6 +263,8 @@ impl Supervisor<'_> {
             }
             if !ready[2].is_empty() {
                 signals.forward(&self.main.process);
+                // Who is left behind by it has nobody else to be told by.
+                self.stopped |= self.main.code.is_some();
             }
         }
     }
@@ -281,7 +283,7 @@ impl Supervisor<'_> {
         });
         // Who was reaped is always ready; a listener without anybody behind it, too.
         let had = self.main.code.is_some();
-        let mut alone = [ready[0].clone()];
+        let mut alone = [ready[0].clone(), ready[2].clone()];
         let polled = if had {
             poll(&mut alone, timeout.as_ref())
         } else {
@@ -290,7 +292,7 @@ impl Supervisor<'_> {
         match polled {
             Err(Errno::INTR) => Ok([PollFlags::empty(); 3]),
             Err(errno) => Err(errno),
-            Ok(_) if had => Ok([alone[0].revents(), PollFlags::empty(), PollFlags::empty()]),
+            Ok(_) if had => Ok([alone[0].revents(), PollFlags::empty(), alone[1].revents()]),
             Ok(_) => Ok([ready[0].revents(), ready[1].revents(), ready[2].revents()]),
         }
     }
@@ -323,8 +325,13 @@ impl Supervisor<'_> {
 
     /// Keeps the call's process, which may become our child, in mind.
     fn see(&mut self, call: &Call) {
-        if let Ok(process) = self.session.processes.process(call.thread) {
-            self.seen.insert(process);
+        if self.seen.len() >= MOST_SEEN {
+            self.seen.retain(|&process, began| started(process) == Some(*began));
+        }
+        if let Ok(process) = self.session.processes.process(call.thread)
+            && let Some(began) = started(process)
+        {
+            self.seen.insert(process, began);
         }
     }
 
@@ -345,7 +352,10 @@ impl Supervisor<'_> {
     /// Processes whose parent has ended may be our children.
     fn reap(&mut self) {
         let main = self.main.pid.as_raw_nonzero().get() as u32;
-        self.seen.retain(|&process| {
+        self.seen.retain(|&process, began| {
+            if started(process) != Some(*began) {
+                return false;
+            }
             // SAFETY: it takes a number, and waits for nothing.
             let reaped = unsafe {
                 process != main
@@ -360,7 +370,9 @@ impl Supervisor<'_> {
     /// those that made a call, and those that have its variable.
     fn kill(&mut self) {
         let main = self.main.pid.as_raw_nonzero().get() as u32;
-        let mut all: HashSet<u32> = self.seen.clone();
+        let are_there =
+            self.seen.iter().filter(|(process, began)| started(**process) == Some(**began));
+        let mut all: HashSet<u32> = are_there.map(|seen| *seen.0).collect();
         all.extend(marked());
         if self.main.code.is_none() {
             all.insert(main);
@@ -401,6 +413,15 @@ impl Supervisor<'_> {
         self.session.sweep(true);
         Ok(Ended { code: self.main.code.unwrap_or(128 + libc::SIGKILL), calls: self.calls })
     }
+}
+
+/// Ended processes that are kept in mind before it is looked which are still there.
+const MOST_SEEN: usize = 1024;
+
+/// When a process began, in ticks since the system did; none where there is none of the number.
+fn started(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    text.rsplit(')').next()?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// Processes that were started with the variable of this thread's program.

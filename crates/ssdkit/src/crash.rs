@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::io::{Write, stderr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -318,16 +318,19 @@ fn record(args: &CrashArgs, folder: &Path) -> Result<Recorded, Error> {
     let mut tree = interpose::Tree::of(folder, &mut |_, _| None).map_err(supervision)?;
     let mut initial = Vec::new();
     tree.contents(&folders, &mut |operation| initial.push(operation)).map_err(supervision)?;
+    let (mut shown, output) = shown()?;
     let program = Program {
         command: args.program.clone(),
         environment: vec![("SSDKIT_FOLDER".into(), folder.into())],
         folder: Some(folder.to_owned()),
-        stdio: [None, Some(errors()?), None],
+        stdio: [None, Some(output), None],
     };
     let until = args.run_timeout.map(|ns| Instant::now() + Duration::from_nanos(ns));
     let mut watching = Watching { recorder: Recorder::with_outputs(), until };
     let ended = interpose::run(&program, &mut tree, &mut watching).map_err(supervision)?;
     let recorder = watching.recorder;
+    drop(program);
+    let _ = shown.wait();
     let event = |event| match event {
         interpose::Event::Operation(operation) => Event::Operation(operation),
         interpose::Event::Output { stream, data } => Event::Output { stream, data },
@@ -338,6 +341,16 @@ fn record(args: &CrashArgs, folder: &Path) -> Result<Recorded, Error> {
     // Who is ended on purpose did not fail.
     let code = if is_over { 0 } else { ended.code };
     Ok(Recorded { initial, events, code, refused: recorder.refused })
+}
+
+/// A pipe whose bytes come on standard error, by a process: of its own, so that what the program
+/// prints there is told from what it prints on standard error.
+fn shown() -> Result<(Child, OwnedFd), Error> {
+    let system = |e| Error::system("show what the program prints", &e);
+    let mut cat = Command::new("cat");
+    let mut shown = cat.stdin(Stdio::piped()).stdout(errors()?).spawn().map_err(system)?;
+    let pipe = shown.stdin.take().expect("it was asked for");
+    Ok((shown, pipe.into()))
 }
 
 /// Standard error, for what is not the report.

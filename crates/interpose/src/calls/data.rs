@@ -252,7 +252,9 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
     }
     let inode = file.inode;
     let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-    let punch = Operation::Punch { inode, offset, len };
+    // Behind the end there is nothing to punch.
+    let held = len.min((file.stat.st_size as u64).saturating_sub(offset));
+    let punch = Operation::Punch { inode, offset, len: held };
     let room = Operation::Allocate { inode, offset, len, keep_size };
     let operations = match mode & !libc::FALLOC_FL_KEEP_SIZE {
         0 => vec![room],

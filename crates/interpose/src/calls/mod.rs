@@ -95,8 +95,15 @@ enum Descriptor {
 }
 
 fn descriptor(session: &mut Session, call: &Call, number: i32) -> Result<Descriptor, Errno> {
-    let Ok(file) = session.processes.file(call.thread, number) else {
-        return Ok(Descriptor::Unknown);
+    let file = match session.processes.file(call.thread, number) {
+        Ok(file) => file,
+        // We have no room for it: it may be a mapped one, which nobody may write to untold.
+        Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Err(errno),
+        Err(Errno::PERM) => {
+            session.refuse("calls of a process that nobody may look into");
+            return Ok(Descriptor::Unknown);
+        }
+        Err(_) => return Ok(Descriptor::Unknown),
     };
     let stat = fstat(&file)?;
     let Some(inode) = session.tree.get(Key::of(&stat)) else {

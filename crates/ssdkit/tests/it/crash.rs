@@ -213,6 +213,24 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
     assert!(code == Some(1) && text.contains("--any-exit"), "{text}");
     let any = ["--check", "true", "--any-exit", "--", "sh", "-c", "touch a; exit 5"];
     assert_eq!(told(&any).0, Some(0));
+    // What goes to standard error is not what was said.
+    let noise = ["--check", "test ! -s $SSDKIT_SAID", "--", "sh", "-c", "echo note >&2; touch a"];
+    assert_eq!(told(&noise).0, Some(0));
+    let said = ["--check", "test ! -s $SSDKIT_SAID", "--", "sh", "-c", "echo note; touch a"];
+    assert_eq!(told(&said).0, Some(1));
+    // What a check puts in place of its folder, and of what was said, is not followed.
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("mine"), "mine").unwrap();
+    let mine = other.path().display();
+    let check = format!(
+        "cd /; rm -rf \"$SSDKIT_FOLDER\" \"$SSDKIT_SAID\"; ln -s {mine} \"$SSDKIT_FOLDER\"; \
+         ln -s {mine}/mine \"$SSDKIT_SAID\""
+    );
+    let bad =
+        ["--check", &check, "--jobs", "1", "--", "sh", "-c", "echo a > a; echo b > b; echo a"];
+    assert_eq!(told(&bad).0, Some(0));
+    assert_eq!(std::fs::read_to_string(other.path().join("mine")).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1);
     // A child that is left behind ends with its time.
     let left =
         ["--check", "true", "--run-timeout", "500ms", "--", "sh", "-c", "touch a; sleep 99 &"];
