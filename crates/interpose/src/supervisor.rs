@@ -42,7 +42,8 @@ pub struct Ended {
 
 /// Runs the program and tells the watcher what it does to the files of the tree, until all its
 /// processes have ended. SIGINT, SIGTERM and SIGHUP that are sent to this process go to the
-/// program; those of a terminal it gets by itself. To be called while there are no other threads
+/// program; those of a terminal it gets by itself. When only processes are left that it left
+/// behind, they end these. To be called while there are no other threads
 /// that take these signals.
 pub fn run(
     program: &Program,
@@ -263,7 +264,7 @@ impl Supervisor<'_> {
             }
             if !ready[2].is_empty() {
                 signals.forward(&self.main.process);
-                // Who is left behind by it has nobody else to be told by.
+                // What the program has left behind is not asked twice.
                 self.stopped |= self.main.code.is_some();
             }
         }
@@ -281,19 +282,18 @@ impl Supervisor<'_> {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
         });
-        // Who was reaped is always ready; a listener without anybody behind it, too.
-        let had = self.main.code.is_some();
-        let mut alone = [ready[0].clone(), ready[2].clone()];
-        let polled = if had {
-            poll(&mut alone, timeout.as_ref())
+        let polled = if self.main.code.is_some() {
+            // Who was reaped is always ready.
+            let mut others = [ready[0].clone(), ready[2].clone()];
+            let polled = poll(&mut others, timeout.as_ref());
+            polled.map(|_| [others[0].revents(), PollFlags::empty(), others[1].revents()])
         } else {
-            poll(&mut ready, timeout.as_ref())
+            let polled = poll(&mut ready, timeout.as_ref());
+            polled.map(|_| [ready[0].revents(), ready[1].revents(), ready[2].revents()])
         };
         match polled {
             Err(Errno::INTR) => Ok([PollFlags::empty(); 3]),
-            Err(errno) => Err(errno),
-            Ok(_) if had => Ok([alone[0].revents(), PollFlags::empty(), alone[1].revents()]),
-            Ok(_) => Ok([ready[0].revents(), ready[1].revents(), ready[2].revents()]),
+            other => other,
         }
     }
 
