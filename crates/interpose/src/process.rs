@@ -8,7 +8,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal,
+};
 
 use crate::notify::last_error;
 
@@ -46,6 +48,17 @@ impl Processes {
     fn anew(&mut self, thread: u32) -> Result<&Thread, Errno> {
         self.threads.remove(&thread);
         self.thread(thread)
+    }
+
+    /// Keeps the thread in mind, to be found when all must end.
+    pub fn note(&mut self, thread: u32) {
+        let _ = self.thread(thread);
+    }
+
+    /// Sends a last signal to the processes of all that made a call; those that were there.
+    pub fn kill(&self) -> Vec<u32> {
+        let is_there = |it: &&Thread| pidfd_send_signal(&it.descriptor, Signal::KILL).is_ok();
+        self.threads.values().filter(is_there).map(|it| it.process).collect()
     }
 
     /// The process that the thread is of.

@@ -300,6 +300,7 @@ impl Supervisor<'_> {
     fn receive(&mut self) -> Result<(), Errno> {
         let Some(call) = self.session.listener.receive()? else { return Ok(()) };
         self.calls += 1;
+        self.session.processes.note(call.thread);
         if self.stopped {
             // It has been killed, or will be.
             self.see(&call);
@@ -370,9 +371,7 @@ impl Supervisor<'_> {
     /// those that made a call, and those that have its variable.
     fn kill(&mut self) {
         let main = self.main.pid.as_raw_nonzero().get() as u32;
-        let are_there =
-            self.seen.iter().filter(|(process, began)| started(**process) == Some(**began));
-        let mut all: HashSet<u32> = are_there.map(|seen| *seen.0).collect();
+        let mut all: HashSet<u32> = self.session.processes.kill().into_iter().collect();
         all.extend(marked());
         if self.main.code.is_none() {
             all.insert(main);

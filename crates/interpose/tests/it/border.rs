@@ -1,6 +1,7 @@
 //! What is seen at the border of the mapped folder, what is refused, and what a watcher decides.
 
 use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use files::{Inode, Operation};
@@ -255,4 +256,46 @@ fn the_programs_end_is_ours() {
     let zero = interpose::run(&program, &mut tree, &mut Recorder::default());
     assert!(matches!(zero, Err(RunError::ZeroByte)));
     assert!(Tree::of(&place.mapped.join("none"), &mut |_, _| None).is_err());
+}
+
+/// Run by the next test in a process of its own, whose other threads do not take SIGTERM.
+#[test]
+#[ignore = "a part of `signals_go_to_the_program_and_then_to_what_it_left`"]
+fn supervised_script() {
+    let Ok(script) = std::env::var("SCRIPT") else { return };
+    let ended = Place::new().run(&["sh", "-c", &script], &mut Recorder::default()).unwrap();
+    std::process::exit(ended.code);
+}
+
+#[test]
+fn signals_go_to_the_program_and_then_to_what_it_left() {
+    if !is_able() {
+        return;
+    }
+    let ready = tempfile::tempdir().unwrap();
+    let ready = ready.path().join("ready").display().to_string();
+    let scripts = [
+        format!("trap 'exit 9' TERM; echo > {ready}; while :; do sleep 0.01; done"),
+        format!("(sleep 0.2; echo > {ready}; exec sleep 1000) & exit 3"),
+    ];
+    for (script, code) in scripts.iter().zip([9, 3]) {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "border::supervised_script"]).env("SCRIPT", script);
+        // SAFETY: it makes system calls only.
+        unsafe {
+            command.pre_exec(|| {
+                let mut these = std::mem::zeroed();
+                libc::sigemptyset(&mut these);
+                libc::sigaddset(&mut these, libc::SIGTERM);
+                libc::sigprocmask(libc::SIG_BLOCK, &these, std::ptr::null_mut());
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().unwrap();
+        while std::fs::remove_file(&ready).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{script}");
+    }
 }
