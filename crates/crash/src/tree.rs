@@ -154,7 +154,9 @@ fn extract_file<D: Disk>(
             fs::set_permissions(at, Permissions::from_mode(0o600))?;
         }
         let file = File::options().read(true).write(true).create(true).truncate(false).open(at)?;
-        file.set_len(stat.size)?;
+        if file.metadata()?.len() != stat.size {
+            file.set_len(stat.size)?;
+        }
         Ok(file)
     };
     let file = open().map_err(failed)?;
