@@ -40,6 +40,13 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// Removes the folder with all that is in it.
+    pub fn remove(self) -> Result<(), CrashError> {
+        remove(&self.folder).map_err(CrashError::folder(&self.folder))
+    }
+}
+
 /// Removes whatever has the path, and nothing behind a link.
 fn remove(path: &Path) -> io::Result<()> {
     let data = fs::symlink_metadata(path)?;

@@ -13,6 +13,10 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
+/// The ioctls `FS_IOC_RESVSP`, `UNRESVSP`, both with 64 bits, and `ZERO_RANGE`, which any file
+/// system has. Their numbers are those of no other call.
+const SPACE: [u32; 5] = [0x4030_5828, 0x4030_5829, 0x4030_582a, 0x4030_582b, 0x4030_5839];
+
 /// From this number on calls of x86-64 are those with short pointers.
 #[cfg(target_arch = "x86_64")]
 const SHORT_POINTERS: u32 = 0x4000_0000;
@@ -137,6 +141,7 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
         libc::SYS_umount2,
         libc::SYS_move_mount,
         libc::SYS_setns,
+        libc::SYS_open_by_handle_at,
     ];
     for call in others {
         out.extend([jump(BPF_JEQ, call as u32, 0, 1), refuse(libc::EPERM)]);
@@ -167,7 +172,11 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
         jump(BPF_JEQ, libc::FICLONE as u32, 1, 0),
         jump(BPF_JEQ, libc::FICLONERANGE as u32, 0, 1),
         notify(),
-        allow(),
     ]);
+    // What came before fallocate, and does the same untold. The request is still loaded.
+    for request in SPACE {
+        out.extend([jump(BPF_JEQ, request, 0, 1), refuse(libc::EOPNOTSUPP)]);
+    }
+    out.push(allow());
     out
 }

@@ -70,8 +70,9 @@ static UInt shareds;
 /* Instructions of all threads; those at which the one that runs began; and those that were told. */
 static ULong count, base, told;
 static ThreadId current;
-/* Windows that are open, and of these the ones after a read. */
+/* Windows that are open, and of these the ones after a read; whose these are. */
 static UWord open, reading;
+static ThreadId readers[THREADS];
 
 static ULong now(ThreadId tid)
 {
@@ -97,7 +98,9 @@ static void stop(ThreadId tid, UInt which, UInt reason)
    UInt class = 0;
    window->is_open = False;
    open--;
-   reading -= which == OF_READ;
+   if (which == OF_READ)
+      for (UWord n = 0; n < reading; n++)
+         if (readers[n] == tid) { readers[n] = readers[--reading]; break; }
    if (!of) return;
    of->count++;
    of->sum += took;
@@ -117,7 +120,7 @@ static void begin(ThreadId tid, UInt which, UInt call)
 {
    threads[tid].window[which] = (Window){ True, call, now(tid) };
    open++;
-   reading += which == OF_READ;
+   if (which == OF_READ) readers[reading++] = tid;
 }
 
 /* The descriptor that a call is about; of those that have two, where the bytes go. */
@@ -213,7 +216,16 @@ static void after_call(ThreadId tid, UInt call, UWord* args, UInt count, SysRes 
    if (sr_isError(res)) return;
    if (call == __NR_mmap && (args[3] & VKI_MAP_SHARED) && (args[2] & VKI_PROT_WRITE))
       share(sr_Res(res), args[1]);
-   if (call == __NR_shmat && sr_Res(res)) share(sr_Res(res), 1);
+   if (call == __NR_shmat) {
+      const NSegment* segment = VG_(am_find_nsegment)(sr_Res(res));
+      if (segment) share(sr_Res(res), segment->end + 1 - sr_Res(res));
+   }
+   if (call == __NR_shmdt)
+      for (UInt n = 0; n < shareds; n++)
+         if (shared[n].lo == args[0]) { shared[n] = shared[--shareds]; break; }
+   if (call == __NR_mremap)
+      for (UInt n = 0; n < shareds; n++)
+         if (shared[n].lo == args[0]) { shared[n] = (Range){ sr_Res(res), sr_Res(res) + args[2] }; break; }
    if (call == __NR_munmap) unshare(args[0], args[0] + args[1]);
    enum What kind = what(call);
    if (kind != READS && kind != WRITES && kind != WAITS) return;
@@ -229,12 +241,11 @@ static void after_call(ThreadId tid, UInt call, UWord* args, UInt count, SysRes 
 
 static VG_REGPARM(2) void loaded(Addr at, SizeT size)
 {
-   for (UInt tid = 0; tid < THREADS; tid++) {
-      Thread* thread = &threads[tid];
-      if (!thread->window[OF_READ].is_open) continue;
+   for (UWord r = 0; r < reading; r++) {
+      Thread* thread = &threads[readers[r]];
       for (UInt n = 0; n < thread->pieces; n++)
          if (at < thread->piece[n].hi && at + size > thread->piece[n].lo) {
-            stop(tid, OF_READ, BY_BUFFER);
+            stop(readers[r--], OF_READ, BY_BUFFER);
             break;
          }
    }
@@ -369,10 +380,12 @@ static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayo
 
 /* The file that reports are added to. */
 static const HChar* to;
-static HChar text[1 << 18];
+static HChar text[1 << 19];
 static SizeT length;
 
-#define SAY(...) (length += VG_(snprintf)(text + length, sizeof text - length, __VA_ARGS__))
+/* What has no room is left out. */
+#define SAY(...) (length += VG_(snprintf)(text + length, sizeof text - length, __VA_ARGS__), \
+                  length = length < sizeof text ? length : sizeof text - 1)
 
 static void report(void)
 {

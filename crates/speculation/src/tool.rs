@@ -151,7 +151,13 @@ impl Tool {
         command
             .env("VALGRIND_LIB", self.folder.path())
             .env_remove("VALGRIND_OPTS")
-            .args(["-q", "--tool=potential", "--trace-children=yes", "--log-file=/dev/null"])
+            .args([
+                "-q",
+                "--tool=potential",
+                "--trace-children=yes",
+                "--log-file=/dev/null",
+                "--max-threads=500",
+            ])
             .arg(to_file)
             .args(program);
         command

@@ -166,17 +166,29 @@ fn name(text: &str) -> Result<Name, String> {
 
 /// Runs, cuts and checks, and tells `out`.
 pub fn run(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
-    if let Some(keep) = &args.keep
-        && keep.symlink_metadata().is_ok()
-    {
-        return Err(Error::Usage(format!("--keep {}: it is there already", keep.display())));
+    if let Some(keep) = &args.keep {
+        let wrong = |e| Error::Usage(format!("--keep {}: {e}", keep.display()));
+        std::fs::create_dir(keep).map_err(wrong)?;
     }
+    let ended = run_all(args, out);
+    if let Some(keep) = &args.keep {
+        // Where nothing was found nothing is in it.
+        let _ = std::fs::remove_dir(keep);
+    }
+    ended
+}
+
+fn run_all(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
     let own = match &args.map {
         Some(_) => None,
         None => Some(work_folder("program")?),
     };
     let folder = own.as_ref().map(|own| own.path()).or(args.map.as_deref());
     let folder = folder.unwrap_or(Path::new("."));
+    // The program starts in it, so it is named in full.
+    let folder = std::fs::canonicalize(folder)
+        .map_err(|e| Error::Usage(format!("--map {}: {e}", folder.display())))?;
+    let folder = &folder;
     let run = record(args, folder)?;
     run.is_of_use(args, folder)?;
     let explorer = explorer(args, run.initial.clone(), run.events.clone())?;

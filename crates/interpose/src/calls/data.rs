@@ -262,6 +262,10 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
         libc::FALLOC_FL_ZERO_RANGE => vec![punch, room],
         _ => return Err(Errno::OPNOTSUPP),
     };
+    let operations: Vec<Operation> = operations
+        .into_iter()
+        .filter(|operation| !matches!(operation, Operation::Punch { len: 0, .. }))
+        .collect();
     for operation in &operations {
         session.ask(operation)?;
     }

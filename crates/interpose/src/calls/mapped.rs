@@ -58,8 +58,17 @@ pub(super) fn sync(session: &mut Session, call: &Call) -> Carried {
     Ok(Reply::Continue)
 }
 
-pub(super) fn unmap(session: &mut Session) -> Carried {
-    tell_mapped(session);
+/// What changed in the files whose memory goes.
+pub(super) fn unmap(session: &mut Session, call: &Call) -> Carried {
+    if session.mappings.is_empty() {
+        return Ok(Reply::Continue);
+    }
+    let until = call.args[0].saturating_add(call.args[1].max(1));
+    let kernels = process::mapped_inodes(call.thread, call.args[0]..until);
+    for inode in session.mappings.of_kernel(&kernels) {
+        // Nobody waits for it.
+        let _ = tell_changes(session, inode);
+    }
     Ok(Reply::Continue)
 }
 

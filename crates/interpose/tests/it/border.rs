@@ -203,7 +203,7 @@ fn who_waits_for_the_drive_waits_alone() {
         return;
     }
     let place = Place::new();
-    let mut strict = Strict { hold: Duration::from_millis(300), ..Strict::default() };
+    let mut strict = Strict { hold: Duration::from_secs(2), ..Strict::default() };
     let script = r#"
 import os, threading
 fd = os.open("a", os.O_CREAT | os.O_RDWR)

@@ -60,7 +60,7 @@ impl Told<'_> {
                 let at = self.name(cut, variant);
                 let _ = writeln!(text, "\nIts files: the same command with --at {at} --keep DIR");
             }
-            (_, Some(keep)) if keep.exists() => {
+            (_, Some(keep)) if keep.join("files").exists() => {
                 let keep = keep.display();
                 let _ = writeln!(text, "\nIts files: cd {keep}/files; SSDKIT_SAID is ../said");
             }

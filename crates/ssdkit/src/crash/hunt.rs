@@ -3,9 +3,8 @@
 //! Which states are looked at does not depend on how many threads there are.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -68,12 +67,9 @@ pub struct Hunt<'a> {
 struct Worker<'a> {
     folder: TempDir,
     checker: Checker<'a>,
-}
-
-impl Worker<'_> {
-    fn files(&self) -> PathBuf {
-        self.folder.path().join("files")
-    }
+    /// States that it checked: each has a folder of its own, as a check before may have left
+    /// somebody in its one.
+    checked: u64,
 }
 
 impl<'a> Hunt<'a> {
@@ -94,7 +90,7 @@ impl<'a> Hunt<'a> {
         let folder = work_folder("check")?;
         let checker = Checker::new(self.check, self.timeout);
         let checker = checker.map_err(|e| Error::system("make a file", &e))?;
-        Ok(Worker { folder, checker })
+        Ok(Worker { folder, checker, checked: 0 })
     }
 
     /// Fails where the check does not hold of what the program left when nothing was cut: then it
@@ -210,14 +206,17 @@ impl<'a> Hunt<'a> {
 
     /// Writes the state to the worker's folder, and starts the check on it.
     fn checked(&self, worker: &mut Worker<'_>, state: &mut State) -> Result<Option<Broken>, Error> {
-        let (files, said) = (worker.files(), worker.folder.path().join("said"));
-        Tree::new(&files).and_then(|tree| tree.extract(&mut state.files)).map_err(failed)?;
-        // A new file: the check before may have left anything in its place.
-        let _ = fs::remove_file(&said).or_else(|_| fs::remove_dir_all(&said));
+        worker.checked += 1;
+        let folder = worker.folder.path().join(worker.checked.to_string());
+        let (files, said) = (folder.join("files"), folder.join("said"));
+        let tree = Tree::new(&files).map_err(failed)?;
+        tree.extract(&mut state.files).map_err(failed)?;
         let told = File::create_new(&said)
             .and_then(|mut file| file.write_all(&self.explorer.output(state.cut, 1)));
         told.map_err(|e| Error::system("write what the program said", &e))?;
         let checked = worker.checker.run(&files, &said, state.cut);
+        // What somebody holds there goes with the worker's folder.
+        let _ = Tree::new(&folder).and_then(Tree::remove);
         checked.map_err(|e: io::Error| Error::system("run the check", &e))
     }
 }
