@@ -32,7 +32,7 @@ use metrics::Facts;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
 
-use self::found::look;
+use self::found::{is_blank, look};
 use self::tended::Tended;
 use crate::args::{ServeArgs, SyncWhen};
 use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
@@ -440,6 +440,11 @@ impl Blocks<'_> {
                  --destroy if what is on it may be lost",
                 kind.name()
             )),
+            // Its first store was cut while it was made, or it was trimmed whole.
+            None if is_blank(drive, &mut self.ready)? => {
+                self.ask_size(drive.shape().bytes, new)?;
+                Ok((None, new))
+            }
             None => refuse(format!(
                 "{name} was used before and has something else than a key-value store on it, or \
                  one that is damaged: add --destroy if that may be lost"

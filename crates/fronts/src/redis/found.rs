@@ -17,6 +17,27 @@ pub fn look<D: Drive>(drive: &mut D, now: &mut Time) -> Result<Option<StoreKind>
     Ok(StoreKind::of(heads.bytes()))
 }
 
+/// The largest drive that is read whole.
+const MOST: u64 = 4 << 30;
+
+/// Whether a drive holds zeros only, as one does whose first store was cut while it was made, and
+/// one that was trimmed whole. A larger one than 4 GiB is not looked at, and counts as one that
+/// holds something.
+pub fn is_blank<D: Drive>(drive: &mut D, now: &mut Time) -> Result<bool, Error> {
+    let shape = drive.shape();
+    if shape.bytes > MOST {
+        return Ok(false);
+    }
+    let step = shape.max_bytes as usize;
+    for offset in (0..shape.bytes).step_by(step) {
+        let len = (step as u64).min(shape.bytes - offset);
+        if read(drive, now, offset, len)?.bytes().iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Reads from a drive that nobody uses, in its own time.
 fn read<D: Drive>(drive: &mut D, now: &mut Time, offset: u64, len: u64) -> Result<Buffer, Error> {
     let cannot = |why: String| Error::Failed(format!("the drive cannot be read: {why}"));
@@ -73,6 +94,9 @@ mod tests {
         let mut drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
         let (mut now, shape) = (Time::ZERO, drive.shape());
         assert_eq!(look(&mut drive, &mut now).unwrap(), None);
+        assert!(is_blank(&mut drive, &mut now).unwrap());
+        write(&mut drive, &mut now, shape.bytes - BLOCK_BYTES, 1);
+        assert!(!is_blank(&mut drive, &mut now).unwrap());
         let log = LogStore::create(Inline(drive), shape, LogConfig::default(), now).unwrap();
         let mut drive = log.into_drive().0;
         // Far enough on that nothing of the store is to come.
