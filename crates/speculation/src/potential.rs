@@ -167,11 +167,23 @@ const FEW: u64 = 12;
 /// The paper's three kinds of programs, by instructions from one write to what must wait for it,
 /// or of a program that does not write, from a read.
 pub fn class(program: &Program) -> &'static str {
+    let cell = deciding(program);
+    match cell.count {
+        0 => "no I/O on files",
+        few if few < FEW => "little I/O on files",
+        _ => kind(&cell),
+    }
+}
+
+/// The stretches that say of which kind a program is.
+pub fn deciding(program: &Program) -> Cell {
     let writes = after(program, false);
-    let cell = if writes.count > 0 { writes } else { after(program, true) };
+    if writes.count > 0 { writes } else { after(program, true) }
+}
+
+/// The kind of a program with these stretches, however few they are.
+pub fn kind(cell: &Cell) -> &'static str {
     match cell.mean() {
-        _ if cell.count == 0 => "no I/O on files",
-        _ if cell.count < FEW => "little I/O on files",
         mean if mean < 3_000.0 => "pure I/O",
         mean if mean < 100_000.0 => "I/O intensive",
         _ => "compute intensive",

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::json;
 use speculation::counts::Program;
-use speculation::potential::{Run, after, class, tool};
+use speculation::potential::{Run, after, deciding, kind, tool};
 use speculation::strategies::map::{self, By};
 use speculation::strategies::terms::Terms;
 use speculation::strategies::{self, transactions};
@@ -214,7 +214,7 @@ fn of_program(case: &Case, program: &Program) -> Vec<Row> {
     if !case.class.is_empty() {
         let what = format!("{} is {}", case.name, case.class);
         let says = "pure I/O about 10^2, I/O intensive about 10^4, compute intensive 10^5 and more";
-        let is = if class(program) == case.class { 1.0 } else { 0.0 };
+        let is = if kind(&deciding(program)) == case.class { 1.0 } else { 0.0 };
         rows.push(Row::within("table 2, classes", &what, "", says, Runs::one(is), 1.0..=1.0));
     }
     rows

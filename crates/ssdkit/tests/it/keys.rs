@@ -305,7 +305,10 @@ fn a_store_is_not_made_where_another_was_lost() {
     }
     let place = Place::new(&format!("--profile null {SMALL}"));
     let (drive, redis) = (&place.drive, format!("--redis {}", place.socket().display()));
+    // A drive that was used and holds nothing, as one whose first store was cut while it was made.
     ssdkit(&format!("bench {drive} --rw randread --ios 1 --precondition none"));
+    place.serve("").stop();
+    ssdkit(&format!("bench {drive} --rw write --ios 2 --precondition none --destroy"));
     let (code, text) = failure(drive, &redis);
     assert!(code == 2 && text.contains("used before") && text.contains("--destroy"), "{text}");
     place.serve("--destroy").stop();
