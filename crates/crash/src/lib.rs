@@ -1,13 +1,11 @@
 //! What a power cut may leave of the files of a program, while it ran: one state after the other,
 //! each named by numbers.
 //!
-//! [`Explorer`] gives the states, [`Tree`] writes one to a real folder, [`collect`] reads the
-//! folder that a program begins with.
+//! [`Explorer`] gives the states, [`Tree`] writes one to a real folder.
 #![forbid(unsafe_code)]
 
 mod background;
 mod choice;
-mod collect;
 mod error;
 mod event;
 mod explorer;
@@ -15,7 +13,6 @@ mod hash;
 mod tree;
 
 pub use choice::Variant;
-pub use collect::{Collected, collect};
 pub use error::CrashError;
 pub use event::Event;
 pub use explorer::{Explorer, Options, State};

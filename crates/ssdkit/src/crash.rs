@@ -25,7 +25,9 @@ use files::Operation;
 use interpose::{Answer, Course, Program, Recorder, RunError, Wants, Watcher};
 use measure::options::{duration, whole};
 use measure::units;
+use port::random::mix;
 use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use finding::Told;
 use hunt::Hunt;
@@ -189,14 +191,14 @@ fn run_all(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
     let folder = std::fs::canonicalize(folder)
         .map_err(|e| Error::Usage(format!("--map {}: {e}", folder.display())))?;
     let folder = &folder;
-    let run = record(args, folder)?;
-    run.is_of_use(args, folder)?;
-    let explorer = explorer(args, run.initial.clone(), run.events.clone())?;
+    let (run, events) = record(args, folder)?;
+    run.is_of_use(args, folder, &events)?;
+    let explorer = explorer(args, &run.initial, events)?;
     let hunt = Hunt::new(args, &explorer)?;
     hunt.holds_without_a_cut(args)?;
     let found = match args.at {
-        Some(Name { run: Some(named), .. }) if named != run.number() => {
-            let (now, at) = (run.number(), "what it did then, or run with --keep at once");
+        Some(Name { run: Some(named), .. }) if named != run.number => {
+            let (now, at) = (run.number, "what it did then, or run with --keep at once");
             return Err(Error::Failed(format!(
                 "the state is of run {named:04x}, and this run, {now:04x}, did something else: have \
                  the program do {at}"
@@ -237,18 +239,19 @@ fn leave(keep: &Path, explorer: &Explorer, cut: usize, variant: u64) -> Result<(
 /// What a program did.
 struct Recorded {
     initial: Vec<Operation>,
-    events: Vec<Event>,
     /// How it ended.
     code: i32,
     /// Calls that were refused.
     refused: Vec<&'static str>,
+    /// Of which run it is.
+    number: u16,
 }
 
 impl Recorded {
     /// Whether cuts of it say anything.
-    fn is_of_use(&self, args: &CrashArgs, folder: &Path) -> Result<(), Error> {
+    fn is_of_use(&self, args: &CrashArgs, folder: &Path, events: &[Event]) -> Result<(), Error> {
         let program = args.program[0].to_string_lossy();
-        let operations = self.events.iter().any(|event| matches!(event, Event::Operation(_)));
+        let operations = events.iter().any(|event| matches!(event, Event::Operation(_)));
         if self.code != 0 && !args.any_exit {
             return Err(Error::Failed(format!(
                 "{program} ended with exit code {}: nothing is cut; where that is right, add --any-exit",
@@ -264,20 +267,19 @@ impl Recorded {
         }
         Ok(())
     }
-
-    /// A number of all that was done, by which runs are told apart.
-    fn number(&self) -> u16 {
-        sum(0, format!("{:?}", self.events).as_bytes()) as u16
-    }
 }
 
-/// A number for bytes, and what came before.
-fn sum(before: u64, bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(before, |sum, word| {
-        let mut whole = [0; 8];
-        whole[..word.len()].copy_from_slice(word);
-        port::random::mix(sum ^ u64::from_le_bytes(whole))
-    })
+/// A number of all that was done, by which runs are told apart.
+fn number(events: &[Event]) -> u16 {
+    let number = events.iter().fold(0, |before, event| match event {
+        // What may be long is not written out first.
+        Event::Operation(Operation::Write { inode, offset, data }) => {
+            xxh3_64_with_seed(data, mix(before ^ inode.0) ^ offset)
+        }
+        Event::Output { stream, data } => xxh3_64_with_seed(data, mix(before) ^ u64::from(*stream)),
+        other => xxh3_64_with_seed(format!("{other:?}").as_bytes(), before),
+    });
+    number as u16
 }
 
 /// Writes down what happens, and ends the program when its time is over.
@@ -316,7 +318,7 @@ impl Watcher for Watching {
 }
 
 /// Runs the setup and the program.
-fn record(args: &CrashArgs, folder: &Path) -> Result<Recorded, Error> {
+fn record(args: &CrashArgs, folder: &Path) -> Result<(Recorded, Vec<Event>), Error> {
     let system = |doing: &str, e: std::io::Error| Error::system(doing, &e);
     if let Some(setup) = &args.setup {
         let status =
@@ -348,11 +350,12 @@ fn record(args: &CrashArgs, folder: &Path) -> Result<Recorded, Error> {
         interpose::Event::Output { stream, data } => Event::Output { stream, data },
         interpose::Event::Exit { code, .. } => Event::Mark(format!("a process ends with {code}")),
     };
-    let events = recorder.events.into_iter().map(event).collect();
+    let events: Vec<Event> = recorder.events.into_iter().map(event).collect();
+    let number = number(&events);
     let is_over = until.is_some_and(|until| until <= Instant::now());
     // Who is ended on purpose did not fail.
     let code = if is_over { 0 } else { ended.code };
-    Ok(Recorded { initial, events, code, refused: recorder.refused })
+    Ok((Recorded { initial, code, refused: recorder.refused, number }, events))
 }
 
 /// A pipe whose bytes come on standard error, by a process: of its own, so that what the program
@@ -373,7 +376,7 @@ fn errors() -> Result<OwnedFd, Error> {
 
 fn explorer(
     args: &CrashArgs,
-    initial: Vec<Operation>,
+    initial: &[Operation],
     events: Vec<Event>,
 ) -> Result<Explorer, Error> {
     let files = files::Options {
@@ -391,7 +394,7 @@ fn explorer(
     };
     let tear = args.tear == TearArg::Sector;
     let options = Options { files, tear, seed: args.seed, ..Options::default() };
-    Explorer::new(&initial, events, options).map_err(failed)
+    Explorer::new(initial, events, options).map_err(failed)
 }
 
 /// A folder that goes in the end: in memory, where the system has such.

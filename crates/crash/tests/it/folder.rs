@@ -4,9 +4,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use crash::{Event, Explorer, Options, Tree, collect};
+use crash::{Event, Explorer, Options, Tree};
 use files::{Inode, Kind, Operation};
 use port::random::Random;
+
+use crate::collect::collect;
 
 fn make(folder: &Path) {
     fs::create_dir_all(folder.join("a/b")).unwrap();
@@ -25,14 +27,14 @@ fn make(folder: &Path) {
 fn a_folder_goes_in_and_comes_out_as_it_was() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     make(from.path());
-    let collected = collect(from.path()).unwrap();
+    let collected = collect(from.path());
     assert!(collected.left_out.is_empty());
     let explorer = Explorer::new(&collected.operations, Vec::new(), Options::default()).unwrap();
     let mut state = explorer.state(0, 0).unwrap();
     let tree = Tree::new(&to.path().join("tree")).unwrap();
     for _ in 0..2 {
         tree.extract(&mut state.files).unwrap();
-        let again = collect(&to.path().join("tree")).unwrap();
+        let again = collect(&to.path().join("tree"));
         assert_eq!(again.operations, collected.operations);
     }
     let time = |name| fs::metadata(to.path().join("tree").join(name)).unwrap().modified().unwrap();
@@ -102,7 +104,7 @@ fn a_folder_becomes_one_state_after_the_other() {
         used.extract(&mut state.files).unwrap();
         let fresh = dir.path().join(format!("fresh{n}"));
         Tree::new(&fresh).unwrap().extract(&mut state.files).unwrap();
-        let (one, other) = (collect(&dir.path().join("used")).unwrap(), collect(&fresh).unwrap());
+        let (one, other) = (collect(&dir.path().join("used")), collect(&fresh));
         assert_eq!(one.operations, other.operations, "state {n}");
         spoil(&dir.path().join("used"), &mut random);
     }

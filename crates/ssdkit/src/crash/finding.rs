@@ -25,7 +25,7 @@ impl Told<'_> {
     /// For people.
     pub fn to_text(&self) -> Result<String, Error> {
         let Told { args, run, found, .. } = self;
-        let syncs = run.events.iter().filter(|event| is_sync(event)).count() as u64;
+        let syncs = self.explorer.events().iter().filter(|event| is_sync(event)).count() as u64;
         let operations = self.operations();
         let mut text = format!(
             "{}: {} on files, of them {}; exit code {}\n",
@@ -47,7 +47,7 @@ impl Told<'_> {
         if found.is_stopped {
             text += "stopped before its end\n";
         }
-        let names = Names::of(run);
+        let names = Names::of(run, self.explorer.events());
         for finding in found.broken.iter().take(args.findings) {
             text += &self.finding(finding, &names)?;
         }
@@ -71,7 +71,7 @@ impl Told<'_> {
 
     /// The name of a state.
     fn name(&self, cut: usize, variant: u64) -> String {
-        format!("{cut}:{variant}:{:04x}", self.run.number())
+        format!("{cut}:{variant}:{:04x}", self.run.number)
     }
 
     /// The events beside a cut that changed something, or told somebody.
@@ -114,13 +114,14 @@ impl Told<'_> {
     }
 
     fn operations(&self) -> u64 {
-        self.run.events.iter().filter(|event| matches!(event, Event::Operation(_))).count() as u64
+        self.explorer.events().iter().filter(|event| matches!(event, Event::Operation(_))).count()
+            as u64
     }
 
     /// For programs.
     pub fn to_json(&self) -> Result<Value, Error> {
         let Told { args, run, found, .. } = self;
-        let names = Names::of(run);
+        let names = Names::of(run, self.explorer.events());
         let shown = |event: Option<&Event>| event.map(|event| names.describe(event));
         let mut findings = Vec::new();
         for finding in found.broken.iter().take(args.findings) {
@@ -138,7 +139,7 @@ impl Told<'_> {
         Ok(json!({
             "program": args.program.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
             "exit_code": run.code,
-            "events": run.events.len(),
+            "events": self.explorer.events().len(),
             "operations": self.operations(),
             "refused_calls": run.refused,
             "seed": args.seed,
@@ -168,9 +169,9 @@ fn is_sync(event: &Event) -> bool {
 struct Names(HashMap<Inode, String>);
 
 impl Names {
-    fn of(run: &Recorded) -> Names {
+    fn of(run: &Recorded, events: &[Event]) -> Names {
         let mut names = Names(HashMap::from([(Inode::ROOT, ".".to_owned())]));
-        let done = run.events.iter().filter_map(|event| match event {
+        let done = events.iter().filter_map(|event| match event {
             Event::Operation(operation) => Some(operation),
             _ => None,
         });
