@@ -6,6 +6,7 @@ use libc::{
     SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
+use crate::harmless;
 use crate::watcher::Wants;
 
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +17,10 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// The ioctls `FS_IOC_RESVSP`, `UNRESVSP`, both with 64 bits, and `ZERO_RANGE`, which any file
 /// system has. Their numbers are those of no other call.
 const SPACE: [u32; 5] = [0x4030_5828, 0x4030_5829, 0x4030_582a, 0x4030_582b, 0x4030_5839];
+
+/// The ioctls `TCGETS`, `TIOCGWINSZ`, `FIONREAD`, `FIONBIO`, `FIONCLEX` and `FIOCLEX`, which look,
+/// or change the program's own descriptors. Their numbers are those of no call.
+const QUIET: [u32; 6] = [0x5401, 0x5413, 0x541b, 0x5421, 0x5450, 0x5451];
 
 /// From this number on calls of x86-64 are those with short pointers.
 #[cfg(target_arch = "x86_64")]
@@ -128,8 +133,6 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
     ];
     #[cfg(target_arch = "x86_64")]
     out.extend([jump(BPF_JGE, SHORT_POINTERS, 0, 1), refuse(libc::ENOSYS)]);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = BPF_JGE;
     for call in told(wants) {
         out.extend([jump(BPF_JEQ, call as u32, 0, 1), notify()]);
     }
@@ -161,7 +164,11 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
     out.extend([
         jump(BPF_JEQ, libc::SYS_mmap as u32, 0, 7),
         load(argument(2)),
-        jump(BPF_JSET, libc::PROT_WRITE as u32, 0, 4),
+        // What others see may become writable later: any number is above 0.
+        match wants.effects {
+            true => jump(BPF_JGE, 0, 0, 4),
+            false => jump(BPF_JSET, libc::PROT_WRITE as u32, 0, 4),
+        },
         load(argument(3)),
         jump(BPF_JSET, libc::MAP_ANONYMOUS as u32, 2, 0),
         jump(BPF_JSET, libc::MAP_SHARED as u32, 0, 1),
@@ -177,6 +184,15 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
     for request in SPACE {
         out.extend([jump(BPF_JEQ, request, 0, 1), refuse(libc::EOPNOTSUPP)]);
     }
-    out.push(allow());
+    if !wants.effects {
+        out.push(allow());
+        return out;
+    }
+    out.extend([load(NUMBER), jump(BPF_JEQ, libc::SYS_ioctl as u32, 0, 1), load(argument(1))]);
+    let quiet = harmless::calls().into_iter().map(|call| call as u32).chain(QUIET);
+    for number in quiet {
+        out.extend([jump(BPF_JEQ, number, 0, 1), allow()]);
+    }
+    out.push(notify());
     out
 }

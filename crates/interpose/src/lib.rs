@@ -18,6 +18,8 @@
 mod calls;
 mod error;
 mod filter;
+mod harmless;
+mod held;
 mod launch;
 mod mapping;
 mod notify;
@@ -29,6 +31,7 @@ mod tree;
 mod watcher;
 
 pub use error::RunError;
+pub use held::Held;
 pub use launch::Program;
 pub use recorder::{Event, Recorder};
 pub use rustix::io::Errno;

@@ -39,7 +39,7 @@ pub struct Recorder {
 impl Recorder {
     /// One that hears of outputs too.
     pub fn with_outputs() -> Self {
-        Self { wants: Wants { outputs: true, reads: false }, ..Self::default() }
+        Self { wants: Wants { outputs: true, ..Wants::default() }, ..Self::default() }
     }
 
     /// What was done to mapped files.

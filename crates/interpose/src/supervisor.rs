@@ -1,8 +1,7 @@
 //! The supervisor: one thread that takes the program's calls as they come and answers each. It
 //! waits for nothing but the next call, the next answer that is due, and the program's end.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use rustix::process::{
 
 use crate::calls;
 use crate::error::RunError;
+use crate::held::{Held, HeldAnswers};
 use crate::launch::{self, Program, Shared};
 use crate::mapping::Mappings;
 use crate::notify::{Call, Listener, Reply, last_error};
@@ -38,6 +38,8 @@ pub struct Ended {
     pub code: i32,
     /// Calls that the supervisor got.
     pub calls: u64,
+    /// Effects that others could have seen, and that waited.
+    pub held: Held,
 }
 
 /// Runs the program and tells the watcher what it does to the files of the tree, until all its
@@ -63,6 +65,7 @@ pub fn run(
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let streams = Streams::of(program);
+    let slack = Slack::none();
     let (pid, process, listener, shared) = started.go();
     let mut supervisor = Supervisor {
         session: Session {
@@ -79,8 +82,7 @@ pub fn run(
             until: None,
         },
         main: Main { pid, process, code: None },
-        held: BinaryHeap::new(),
-        replies: HashMap::new(),
+        held: HeldAnswers::default(),
         seen: HashMap::new(),
         stopped: false,
         calls: 0,
@@ -89,7 +91,31 @@ pub fn run(
     if ended.is_err() {
         supervisor.kill();
     }
+    drop(slack);
     supervisor.ended(ended, program, &shared)
+}
+
+/// Linux lets a thread that waits for a time come 50 us late. This one has drives to imitate that
+/// take less.
+struct Slack {
+    before: i32,
+}
+
+impl Slack {
+    fn none() -> Self {
+        // SAFETY: numbers of this thread.
+        let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        // SAFETY: the same.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64) };
+        Self { before }
+    }
+}
+
+impl Drop for Slack {
+    fn drop(&mut self) {
+        // SAFETY: what it was before; of 0 it would be what it was at the thread's start.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.before.max(0) as u64) };
+    }
 }
 
 /// What each call needs.
@@ -226,9 +252,7 @@ struct Main {
 struct Supervisor<'a> {
     session: Session<'a>,
     main: Main,
-    /// Which answers are due when; each thread has at most one.
-    held: BinaryHeap<Reverse<(Instant, u64)>>,
-    replies: HashMap<u64, Reply>,
+    held: HeldAnswers,
     /// Processes that said that they end, and when each began: numbers are given anew.
     seen: HashMap<u32, u64>,
     stopped: bool,
@@ -238,11 +262,17 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     fn until_end(&mut self, signals: &Signals) -> Result<(), Errno> {
         loop {
-            let mut wake = self.release();
-            if let Course::Go(at) = self.session.watcher.course() {
-                wake = wake.into_iter().chain(at).min();
-            } else {
-                self.stopped = true;
+            let mut wake = match self.session.watcher.course() {
+                Course::Go(at) => at,
+                Course::Stop => {
+                    self.stopped = true;
+                    None
+                }
+            };
+            if !self.stopped {
+                let reached = self.session.watcher.reached();
+                let next = self.held.release(&self.session.listener, reached);
+                wake = wake.into_iter().chain(next).min();
             }
             if self.stopped || self.main.code.is_some() {
                 self.reap();
@@ -311,12 +341,15 @@ impl Supervisor<'_> {
         }
         self.session.until = None;
         let reply = calls::carry_out(&mut self.session, &call);
-        match self.session.until.filter(|&at| at > Instant::now()) {
-            Some(at) => {
-                self.held.push(Reverse((at, call.id)));
-                self.replies.insert(call.id, reply);
-            }
-            None => self.session.listener.reply(call.id, &reply),
+        let is_effect = self.session.wants.effects && matches!(reply, Reply::Continue);
+        let awaited = if is_effect { self.session.watcher.awaited() } else { None };
+        let until = self.session.until.filter(|&at| at > Instant::now());
+        if let Some(number) = awaited.filter(|_| calls::is_seen(&mut self.session, &call)) {
+            self.held.hold_effect(call.id, number);
+        } else if let Some(at) = until {
+            self.held.hold_until(at, call.id, reply);
+        } else {
+            self.session.listener.reply(call.id, &reply);
         }
         if self.session.tree.should_look() {
             self.session.sweep(false);
@@ -334,20 +367,6 @@ impl Supervisor<'_> {
         {
             self.seen.insert(process, began);
         }
-    }
-
-    /// Sends the answers that are due; when the next is.
-    fn release(&mut self) -> Option<Instant> {
-        while let Some(&Reverse((at, id))) = self.held.peek() {
-            if at > Instant::now() {
-                return Some(at);
-            }
-            self.held.pop();
-            if let Some(reply) = self.replies.remove(&id) {
-                self.session.listener.reply(id, &reply);
-            }
-        }
-        None
     }
 
     /// Processes whose parent has ended may be our children.
@@ -410,7 +429,8 @@ impl Supervisor<'_> {
         }
         calls::tell_mapped(&mut self.session);
         self.session.sweep(true);
-        Ok(Ended { code: self.main.code.unwrap_or(128 + libc::SIGKILL), calls: self.calls })
+        let code = self.main.code.unwrap_or(128 + libc::SIGKILL);
+        Ok(Ended { code, calls: self.calls, held: self.held.effects_held })
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Wants {
     pub reads: bool,
     /// What is written or sent to what is not mapped, by [`Watcher::output`].
     pub outputs: bool,
+    /// What others can see, to hold it up: [`Watcher::awaited`].
+    pub effects: bool,
 }
 
 /// When the program gets the answer to its call, and whether an error in place of the result.
@@ -107,6 +109,21 @@ pub trait Watcher {
     fn exiting(&mut self, process: u32, code: i32) {
         let _ = (process, code);
     }
+
+    /// The program is about to do what others can see: to write, send, make, remove, signal or end
+    /// something outside the mapped files. It does when [`Watcher::reached`] is at that number;
+    /// at once where none is given. Numbers never become less. Calls of other threads go on.
+    fn awaited(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// What waits for numbers up to this may happen.
+    fn reached(&mut self) -> u64 {
+        u64::MAX
+    }
+
+    /// From now on the program has memory that others see, and no call tells what it writes there.
+    fn shares(&mut self) {}
 
     /// Asked after each call and when the time has come that it named.
     fn course(&mut self) -> Course {

@@ -4,7 +4,7 @@ use files::{Inode, Operation};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Carried, Mapped, mapped};
+use super::{Carried, Mapped, effects, mapped};
 use crate::notify::{Call, Reply};
 use crate::process;
 use crate::supervisor::Session;
@@ -33,12 +33,24 @@ pub(crate) fn tell_mapped(session: &mut Session) {
     }
 }
 
-/// The filter lets only shared and writable ones come here.
+/// The filter lets only shared ones come here, and unless effects are told only writable ones.
 pub(super) fn map(session: &mut Session, call: &Call) -> Carried {
+    if session.wants.effects && effects::shares(session, call) {
+        session.watcher().shares();
+    }
+    if call.int(2) & libc::PROT_WRITE == 0 {
+        return Ok(Reply::Continue);
+    }
     let file = mapped(session, call, call.int(4))?;
     if let Some(file) = file.filter(Mapped::is_for_writing).filter(|it| it.mode() == OFlags::RDWR) {
         session.mappings.track(file.inode, &file.file)?;
     }
+    Ok(Reply::Continue)
+}
+
+/// Memory that has no file.
+pub(super) fn attach(session: &mut Session) -> Carried {
+    session.watcher().shares();
     Ok(Reply::Continue)
 }
 

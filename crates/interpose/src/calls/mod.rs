@@ -2,6 +2,7 @@
 //! error is then the kernel's own. What is not mapped the kernel does ([`Reply::Continue`]).
 
 mod data;
+mod effects;
 mod mapped;
 mod modes;
 mod names;
@@ -18,6 +19,7 @@ use crate::notify::{Call, Reply};
 use crate::supervisor::Session;
 use crate::tree::Key;
 
+pub(crate) use effects::is_seen;
 pub(crate) use mapped::tell_mapped;
 
 pub(crate) type Carried = Result<Reply, Errno>;
@@ -42,6 +44,7 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_mmap => mapped::map(session, call),
         libc::SYS_msync => mapped::sync(session, call),
         libc::SYS_munmap => mapped::unmap(session, call),
+        libc::SYS_shmat => mapped::attach(session),
         libc::SYS_exit_group => mapped::exit(session, call),
         libc::SYS_openat | libc::SYS_openat2 => open::open(session, call),
         libc::SYS_fchmod | libc::SYS_fchmodat | libc::SYS_fchmodat2 => modes::chmod(session, call),

@@ -131,7 +131,7 @@ struct Strict {
 
 impl Watcher for Strict {
     fn wants(&self) -> Wants {
-        Wants { reads: true, outputs: false }
+        Wants { reads: true, ..Wants::default() }
     }
 
     fn before(&mut self, operation: &Operation) -> Result<(), Errno> {

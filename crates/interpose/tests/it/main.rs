@@ -3,6 +3,7 @@
 
 mod border;
 mod costs;
+mod effects;
 mod hostile;
 
 mod model;

@@ -1,0 +1,68 @@
+//! Which calls that the kernel carries out others can see: files that are not mapped, sockets,
+//! pipes, terminals, signals, the end of a process.
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl};
+
+use super::{Descriptor, descriptor};
+use crate::notify::Call;
+use crate::path::{self, Follow};
+use crate::supervisor::Session;
+
+/// Whether others can see what the call does, which the kernel will carry out.
+pub(crate) fn is_seen(session: &mut Session, call: &Call) -> bool {
+    match call.number {
+        // They look, or make durable what was written.
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv => false,
+        libc::SYS_preadv | libc::SYS_preadv2 | libc::SYS_fsync | libc::SYS_fdatasync => false,
+        libc::SYS_sync | libc::SYS_syncfs | libc::SYS_sync_file_range => false,
+        libc::SYS_mmap | libc::SYS_msync | libc::SYS_munmap => false,
+        // The other end sees it.
+        libc::SYS_close => has_end(session, call, 0),
+        libc::SYS_dup3 => has_end(session, call, 1),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => has_end(session, call, 1),
+        libc::SYS_ioctl | libc::SYS_fchown | libc::SYS_fremovexattr => !is_mapped(session, call),
+        libc::SYS_utimensat if call.args[1] == 0 => !is_mapped(session, call),
+        libc::SYS_utimensat | libc::SYS_fchownat => !leads_to_mapped(session, call, call.int(0), 1),
+        libc::SYS_removexattr | libc::SYS_lremovexattr => {
+            !leads_to_mapped(session, call, libc::AT_FDCWD, 0)
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chown | libc::SYS_lchown | libc::SYS_utime | libc::SYS_utimes => {
+            !leads_to_mapped(session, call, libc::AT_FDCWD, 0)
+        }
+        _ => true,
+    }
+}
+
+/// Whether the descriptor is of a mapped file: what is not kept on the drive goes with the folder.
+fn is_mapped(session: &mut Session, call: &Call) -> bool {
+    matches!(descriptor(session, call, call.int(0)), Ok(Descriptor::Mapped(_)))
+}
+
+/// The same of a path. Where a link in its last name is not followed, it lies beside.
+fn leads_to_mapped(session: &mut Session, call: &Call, folder: i32, n: usize) -> bool {
+    let path = path::argument(call, n);
+    let place = path
+        .and_then(|it| path::place(&mut session.processes, call.thread, folder, it, Follow::Yes));
+    place.is_ok_and(|it| matches!(session.tree.find(&it.folder), Ok(Some(_))))
+}
+
+/// Whether the descriptor is of something that has another end: not a file or a folder.
+fn has_end(session: &mut Session, call: &Call, n: usize) -> bool {
+    match descriptor(session, call, call.int(n)) {
+        Ok(Descriptor::Other(stat)) => {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
+        }
+        Ok(Descriptor::Mapped(_) | Descriptor::Unknown) => false,
+        Err(_) => true,
+    }
+}
+
+/// Whether the call makes memory that others see, too, and that the program can write to.
+pub(super) fn shares(session: &mut Session, call: &Call) -> bool {
+    let is_other = matches!(descriptor(session, call, call.int(4)), Ok(Descriptor::Other(_)));
+    let file = session.processes.file(call.thread, call.int(4));
+    is_other && file.and_then(|file| fcntl_getfl(&file)).is_ok_and(|it| it.contains(OFlags::RDWR))
+}
