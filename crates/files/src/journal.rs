@@ -38,6 +38,13 @@ pub(crate) struct Journal {
     committed: BTreeMap<u32, Page>,
 }
 
+/// The number of a file system's first transaction. The ring may hold transactions of the one
+/// before, whole ones: they must not be the next.
+fn first_sequence(id: u64) -> u64 {
+    // Far from the end of the numbers.
+    xxh3_64(&id.to_le_bytes()) >> 1 | 1
+}
+
 /// Blocks of the ring that a transaction takes.
 fn space(images: usize) -> usize {
     images + images.div_ceil(PER_LIST) + 1
@@ -97,7 +104,7 @@ impl Journal {
         let journal = Journal {
             ring: layout.ring,
             head: 0,
-            sequence: 1,
+            sequence: first_sequence(layout.options.id),
             used: 0,
             committed: BTreeMap::new(),
         };

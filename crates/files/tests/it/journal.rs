@@ -49,6 +49,27 @@ fn with_file(fails: std::ops::Range<u64>) -> Files<Failing> {
     files
 }
 
+/// The ring of the one before has whole transactions, from its beginning on.
+#[test]
+fn a_new_file_system_does_not_replay_the_journal_of_the_old() {
+    let options = |id| Options { id, ..Options::default() };
+    let mut disk = Memory::new(512);
+    for id in 1..4 {
+        let mut files = Files::format(disk, options(id)).unwrap();
+        for inode in 2..2 + 7 * id {
+            let name = inode.to_string().into_bytes();
+            let (parent, inode) = (Inode::ROOT, Inode(inode));
+            let create = Operation::Create { parent, name, inode, kind: Kind::Folder, mode: 0o700 };
+            files.apply(&create).unwrap();
+            files.apply(&Operation::SyncAll).unwrap();
+        }
+        let files = Files::format(files.into_disk(), options(10 + id)).unwrap();
+        let files = Files::mount(files.into_disk()).unwrap();
+        assert_eq!(files.list(Inode::ROOT).unwrap().count(), 0);
+        disk = files.into_disk();
+    }
+}
+
 const SYNC: Operation = Operation::Sync { inode: Inode(2), data: false };
 
 #[test]
