@@ -98,6 +98,9 @@ impl<D: Disk> Files<D> {
                 told.push(format!("page {page} of {} has an order and is not dirty", inode.0));
             }
         }
+        if unmapped > 0 && self.journals_data() {
+            told.push(format!("{unmapped} pages that belong into the journal have no blocks"));
+        }
         if pages != self.dirty {
             told.push(format!("{pages} pages are dirty, and {} are counted", self.dirty));
         }

@@ -8,6 +8,7 @@ use crate::disk::{BLOCK, Disk, Page};
 use crate::error::FilesError;
 use crate::extents::Extents;
 use crate::files::{Files, MOST_BYTES};
+use crate::journaled::read_committed;
 use crate::mutation::{self, Mutation};
 use crate::node::{Content, Node};
 use crate::operation::Inode;
@@ -55,7 +56,8 @@ impl<D: Disk> Files<D> {
         }
         let Some(block) = extents.block(page) else { return Ok(None) };
         let mut page = Arc::new([0; BLOCK]);
-        self.disk.read(u64::from(block), &mut Arc::make_mut(&mut page)[..])?;
+        let bytes = &mut Arc::make_mut(&mut page)[..];
+        read_committed(&self.journal, &mut self.disk, block, bytes)?;
         Ok(Some(page))
     }
 
@@ -75,6 +77,9 @@ impl<D: Disk> Files<D> {
             if extents.part(number, 1).start.is_none() {
                 self.store.space.reserve(1);
             }
+        }
+        if self.journals_data() {
+            self.touch(inode, true);
         }
     }
 
@@ -105,7 +110,7 @@ impl<D: Disk> Files<D> {
             };
             if piece < BLOCK {
                 let mut whole = [0; BLOCK];
-                self.disk.read(u64::from(block), &mut whole)?;
+                read_committed(&self.journal, &mut self.disk, block, &mut whole)?;
                 to.copy_from_slice(&whole[from..from + piece]);
                 continue;
             }
@@ -114,7 +119,8 @@ impl<D: Disk> Files<D> {
             let most = ((len - at) / BLOCK).min(AT_ONCE / BLOCK) as u32;
             let next = dirty.range(page..).next().map_or(u32::MAX, |(&next, _)| next);
             let run = extents.part(page, most).len.min(next - page) as usize * BLOCK;
-            self.disk.read(u64::from(block), &mut bytes[at..at + run])?;
+            let bytes = &mut bytes[at..at + run];
+            read_committed(&self.journal, &mut self.disk, block, bytes)?;
             at += run;
         }
         Ok(len)
@@ -138,12 +144,22 @@ impl<D: Disk> Files<D> {
         let mut at = 0;
         while at < data.len() {
             let from = offset + at as u64;
-            let piece = (AT_ONCE - in_page(from)).min(data.len() - at);
+            let piece = self.piece(inode, from, data.len() - at)?;
             self.write_piece(inode, from, &data[at..at + piece])?;
             self.limit_dirty()?;
             at += piece;
         }
         Ok(())
+    }
+
+    /// How many of so many bytes are written at once.
+    fn piece(&self, inode: Inode, offset: u64, left: usize) -> Result<usize, FilesError> {
+        if !self.journals_data() {
+            return Ok((AT_ONCE - in_page(offset)).min(left));
+        }
+        let (first, last) = (page_of(offset), page_of(offset + left as u64 - 1));
+        let pages = self.whole_pages(inode, first, last)? as usize;
+        Ok((pages * BLOCK - in_page(offset)).min(left))
     }
 
     /// How many of these pages have no block, and none promised.
@@ -163,12 +179,15 @@ impl<D: Disk> Files<D> {
     fn write_piece(&mut self, inode: Inode, offset: u64, data: &[u8]) -> Result<(), FilesError> {
         let end = offset + data.len() as u64;
         let (first, last) = (page_of(offset), page_of(end - 1));
-        self.make_room_to_change(1)?;
+        self.make_room_to_change(self.cost_of_write(inode, first, last)?)?;
         // Of the first and the last page a part stays.
         let is_part = in_page(offset) > 0 || (first == last && in_page(end) > 0);
         let mut head = if is_part { self.page_now(inode, first)? } else { None };
         let is_part = last > first && in_page(end) > 0;
         let mut tail = if is_part { self.page_now(inode, last)? } else { None };
+        if self.journals_data() {
+            self.take_written(inode, first, last)?;
+        }
         let mut at = 0;
         for page in first..=last {
             let from = in_page(offset + at as u64);
@@ -208,15 +227,16 @@ impl<D: Disk> Files<D> {
         }
         self.make_room_to_change(4)?;
         if size < old {
+            let from = page_of(size.next_multiple_of(BLOCK as u64));
+            let at_once = if size > 0 { self.make_room_to_cut(inode, from, u32::MAX)? } else { 0 };
             if in_page(size) > 0 {
                 self.zero(inode, page_of(size), in_page(size)..BLOCK)?;
             }
-            let from = page_of(size.next_multiple_of(BLOCK as u64));
             self.drop_dirty(inode, from, u32::MAX);
             if size == 0 {
                 self.clear(inode);
             } else {
-                self.cut(inode, from, u32::MAX, Some(size))?;
+                self.cut(inode, (from, u32::MAX), Some(size), at_once)?;
             }
         }
         self.node_mut(inode).size = size;
@@ -236,24 +256,39 @@ impl<D: Disk> Files<D> {
         }
     }
 
+    /// Sees that there is room to take pages out, and says how many extents may go at once: all,
+    /// or as many as there is room for each time. With data in the journal it is all, if a
+    /// transaction holds that: nothing is committed in the middle then.
+    fn make_room_to_cut(&mut self, inode: Inode, from: u32, to: u32) -> Result<usize, FilesError> {
+        if !self.journals_data() {
+            return Ok(CUT_AT_ONCE);
+        }
+        self.make_room(2, false)?;
+        let (cost, most) = (self.cost_of_cut(inode, from, to)?, self.most_changes());
+        self.make_room_to_change(cost.min(most))?;
+        Ok(if cost <= most { usize::MAX } else { CUT_AT_ONCE })
+    }
+
     /// Pages lose their blocks. If a transaction does not hold all of it the file is, after
     /// each but the last, cut down to where that came, but not below `size`.
     fn cut(
         &mut self,
         inode: Inode,
-        from: u32,
-        to: u32,
+        (from, to): (u32, u32),
         size: Option<u64>,
+        at_once: usize,
     ) -> Result<(), FilesError> {
         let mut to = to;
         while to > from {
-            self.make_room(2, false)?;
-            self.make_room_to_change(CUT_AT_ONCE + 4)?;
+            if at_once == CUT_AT_ONCE {
+                self.make_room(2, false)?;
+                self.make_room_to_change(CUT_AT_ONCE + 4)?;
+            }
             let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
             let Node { content, bag, disk_size, .. } = node;
             let Content::File { extents, .. } = content else { unreachable!("it is a file") };
             let place = (bag, &mut self.store);
-            let (given, done) = extents.cut(place, (from, to), CUT_AT_ONCE)?;
+            let (given, done) = extents.cut(place, (from, to), at_once)?;
             let left = size.map(|size| size.max(u64::from(done) * BLOCK as u64).min(*disk_size));
             given.iter().for_each(|run| self.store.space.give(run.start, run.len));
             if let Some(left) = left {
@@ -293,7 +328,7 @@ impl<D: Disk> Files<D> {
         }
         Arc::make_mut(&mut page)[bytes].fill(0);
         self.set_dirty(inode, number, page);
-        if self.file(inode)?.0.block(number).is_some() {
+        if !self.journals_data() && self.file(inode)?.0.block(number).is_some() {
             self.running.ordered.insert((inode, number));
         }
         Ok(())
@@ -356,6 +391,7 @@ impl<D: Disk> Files<D> {
         self.make_room(2, false)?;
         self.make_room_to_change(4)?;
         let (first, last) = (page_of(offset.next_multiple_of(BLOCK as u64)), page_of(end));
+        let at_once = self.make_room_to_cut(inode, first, last)?;
         if first > last {
             return self.zero(inode, last, in_page(offset)..in_page(end));
         }
@@ -371,6 +407,6 @@ impl<D: Disk> Files<D> {
             self.set_disk_size(inode, size);
         }
         self.drop_dirty(inode, first, last);
-        self.cut(inode, first, last, None)
+        self.cut(inode, (first, last), None, at_once)
     }
 }

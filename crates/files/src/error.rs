@@ -18,7 +18,7 @@ pub enum FilesError {
     #[error("there are no files of ssdkit here: format it first, if what it has may go")]
     NotOurs,
     /// Another version wrote it.
-    #[error("the files are of version {0}, and this reads version {ours}", ours = crate::VERSION)]
+    #[error("the files are of version {0}, and this reads 1 to {ours}", ours = crate::VERSION)]
     Version(u32),
     /// What is on the disk does not fit together.
     #[error("block {block}: {what}: the files were damaged; format the disk, or copy it first")]

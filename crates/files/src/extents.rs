@@ -186,6 +186,13 @@ impl Extents {
         bag.update(store, extent.sector, is_of(at), |bytes| bytes.copy_from_slice(&record));
     }
 
+    /// How many extents have some of these pages.
+    pub(crate) fn count(&self, from: u32, to: u32) -> usize {
+        let first = self.0.range(..from).next_back();
+        let reaches = first.is_some_and(|(at, extent)| at + extent.len > from && to > from);
+        usize::from(reaches) + self.0.range(from..to.max(from)).count()
+    }
+
     /// Takes all out at once.
     pub(crate) fn clear(&mut self, bag: &mut Bag, store: &mut Store) {
         for extent in std::mem::take(&mut self.0).values() {

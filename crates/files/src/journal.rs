@@ -5,6 +5,7 @@
 //! place, and the header says so.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -161,8 +162,31 @@ impl Journal {
         self.used += space(images.len()) as u32;
         self.head = (at + 1) % self.ring;
         self.sequence += 1;
-        self.committed.extend(images.iter().cloned());
+        self.take(images.iter().cloned());
         Ok(())
+    }
+
+    /// What transactions have of these blocks and the disk does not have in place.
+    pub(crate) fn images(&self, blocks: Range<u32>) -> impl Iterator<Item = (u32, &Page)> {
+        self.committed.range(blocks).map(|(at, page)| (*at, page))
+    }
+
+    /// These blocks need not be written in place: it is durable that they are nobody's.
+    pub(crate) fn forget(&mut self, blocks: Range<u32>) {
+        while let Some((&at, _)) = self.committed.range(blocks.clone()).next() {
+            self.committed.remove(&at);
+        }
+    }
+
+    /// Takes over the images of a transaction that counts, which is newer than all others.
+    fn take(&mut self, images: impl Iterator<Item = (u32, Page)>) {
+        for (at, page) in images {
+            if mutation::is(Mutation::OldImageWins) {
+                self.committed.entry(at).or_insert(page);
+            } else {
+                self.committed.insert(at, page);
+            }
+        }
     }
 
     /// Whether a transaction of so many blocks fits before the next checkpoint.
@@ -202,10 +226,10 @@ impl Journal {
             if let Some(&(at, _)) =
                 images.iter().find(|&&(at, _)| u64::from(at) < fixed || at >= layout.blocks)
             {
-                let what = "a transaction of the journal has a block that is none of metadata";
+                let what = "a transaction of the journal has a block that is none of files";
                 return Err(FilesError::Damaged { block: u64::from(at), what });
             }
-            journal.committed.extend(images);
+            journal.take(images.into_iter());
             journal.head = (journal.head + blocks) % journal.ring;
             journal.sequence = journal.sequence.saturating_add(1);
             journal.used += blocks;

@@ -6,8 +6,8 @@ use crate::disk::{BLOCK, Disk};
 use crate::error::FilesError;
 use crate::options::{Journal, Names, Options};
 
-/// The version of the format.
-pub const VERSION: u32 = 1;
+/// The newest version of the format: what has data in its journal. All else is of version 1.
+pub const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"ssdkitFS";
 /// Bytes of a sector: what is written whole.
@@ -66,6 +66,11 @@ impl Layout {
         if has_ring && (self.ring < LEAST_JOURNAL || ring > blocks / 2) {
             return range("journal_blocks", ring, "it must be 64 to half of the disk");
         }
+        if self.options.journal == Journal::Data && self.options.names != Names::WithFile {
+            let what =
+                "with data in the journal they come with the file: all changes have one order";
+            return range("names", self.options.names as u64, what);
+        }
         if self.options.dirty_pages < 64 {
             let pages = u64::from(self.options.dirty_pages);
             return range("dirty_pages", pages, "it must be at least 64");
@@ -77,7 +82,8 @@ impl Layout {
         let mut bytes = [0; BLOCK];
         let options = &self.options;
         put(&mut bytes, 0, *MAGIC);
-        put(&mut bytes, 8, VERSION.to_le_bytes());
+        let version = if options.journal == Journal::Data { VERSION } else { 1 };
+        put(&mut bytes, 8, version.to_le_bytes());
         bytes[12] = options.journal as u8;
         bytes[13] = options.names as u8;
         bytes[14] = u8::from(options.replace_writes);
@@ -100,7 +106,7 @@ impl Layout {
         if &bytes[..8] != MAGIC {
             return Err(FilesError::NotOurs);
         }
-        if half(&bytes, 8) != VERSION {
+        if !(1..=VERSION).contains(&half(&bytes, 8)) {
             return Err(FilesError::Version(half(&bytes, 8)));
         }
         let damaged = |what| FilesError::Damaged { block: 0, what };
@@ -112,6 +118,7 @@ impl Layout {
                 0 => Journal::Ordered,
                 1 => Journal::Writeback,
                 2 => Journal::None,
+                3 if half(&bytes, 8) == VERSION => Journal::Data,
                 _ => return Err(damaged("the kind of journal is not known")),
             },
             names: if bytes[13] == 0 { Names::WithFile } else { Names::OnlyWithFolder },

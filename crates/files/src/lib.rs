@@ -11,6 +11,7 @@ mod error;
 mod extents;
 mod files;
 mod journal;
+mod journaled;
 mod layout;
 mod load;
 mod memory;

@@ -23,11 +23,19 @@ pub enum Mutation {
     SizeMayWait,
     /// The rest of the last block keeps its bytes when a file is cut.
     KeepTail,
+    /// Data that belong into a transaction are written in place before it.
+    DataBeforeCommit,
+    /// A transaction has metadata without the data that belong to them.
+    CommitWithoutData,
+    /// Of a block that has several images in the journal not the newest comes to be in place.
+    OldImageWins,
+    /// Blocks that are given up lose their images before it is durable that they are nobody's.
+    ForgetEarly,
 }
 
 #[cfg(feature = "mutations")]
 impl Mutation {
-    /// All of them.
+    /// Those that matter with ordered data.
     pub const ALL: [Mutation; 10] = [
         Mutation::CommitBeforeData,
         Mutation::NoFlushBeforeCommit,
@@ -39,6 +47,20 @@ impl Mutation {
         Mutation::ReuseMetadataEarly,
         Mutation::SizeMayWait,
         Mutation::KeepTail,
+    ];
+
+    /// Those that matter where data go through the journal. There the checksum in a commit record
+    /// finds what is missing without a flush before it.
+    pub const DATA: [Mutation; 9] = [
+        Mutation::NoFlushAfterCommit,
+        Mutation::CheckpointBeforeCommit,
+        Mutation::ReplayHalf,
+        Mutation::ReuseJournalEarly,
+        Mutation::KeepTail,
+        Mutation::DataBeforeCommit,
+        Mutation::CommitWithoutData,
+        Mutation::OldImageWins,
+        Mutation::ForgetEarly,
     ];
 }
 

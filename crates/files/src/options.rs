@@ -13,6 +13,9 @@ pub enum Journal {
     /// There is no journal. Metadata are written in place, in any order, and the next mount drops
     /// what does not fit together, as fsck would.
     None,
+    /// Data go through the journal with the metadata: a cut leaves the files as they were after
+    /// some operation, all of them. Names come with the file ([`Names::WithFile`]).
+    Data,
 }
 
 /// What makes the name of a file durable.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::bag::{Bag, Store};
 use crate::disk::{BLOCK, Disk, DiskError, Page};
 use crate::error::FilesError;
-use crate::extents::Extents;
+use crate::extents::{Extents, Part};
 use crate::files::Files;
 use crate::journal::write_in_place;
 use crate::mutation::{self, Mutation};
@@ -23,7 +24,8 @@ const MOST_CHANGES: usize = 4096;
 /// What a kernel does by itself, at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteBack {
-    /// Dirty pages of a file are written, and get blocks if they have none.
+    /// Dirty pages of a file are written, and get blocks if they have none. Where data go through
+    /// the journal nothing is written alone: it is a commit.
     Pages {
         /// Which file.
         inode: Inode,
@@ -60,12 +62,25 @@ impl<D: Disk> Files<D> {
 
     /// Sees that the running transaction has room for so many blocks more.
     pub(crate) fn make_room_to_change(&mut self, blocks: usize) -> Result<(), FilesError> {
+        let data = if self.journals_data() { self.dirty } else { 0 };
+        let changes = self.store.meta.changes() + data;
+        if changes + blocks <= self.most_changes() { Ok(()) } else { self.commit(true) }
+    }
+
+    /// The most blocks that the running transaction may have.
+    pub(crate) fn most_changes(&self) -> usize {
         let most = self.journal.as_ref().map_or(MOST_CHANGES, |journal| journal.most());
-        if self.store.meta.changes() + blocks <= most { Ok(()) } else { self.commit(true) }
+        match self.journals_data() {
+            true => most.min(self.layout.options.dirty_pages as usize),
+            false => most,
+        }
     }
 
     /// Sees that so many blocks are free, for data or for metadata.
     pub(crate) fn make_room(&mut self, blocks: u64, data: bool) -> Result<(), FilesError> {
+        // What is not promised first brings its extents along.
+        let extents = if data && self.journals_data() { blocks / 100 } else { 0 };
+        let blocks = blocks + extents;
         for last in [false, true] {
             let space = &self.store.space;
             let free = if data { space.for_data() } else { space.for_metadata() };
@@ -107,6 +122,7 @@ impl<D: Disk> Files<D> {
     fn released(&mut self) -> Result<(), FilesError> {
         self.table.committed();
         let free = self.store.space.committed();
+        self.forget_images(&free);
         self.discard(&free)
     }
 
@@ -149,6 +165,13 @@ impl<D: Disk> Files<D> {
         if self.aborted {
             return Err(FilesError::Aborted);
         }
+        if self.journals_data() {
+            self.running.eager.clear();
+            if mutation::is(Mutation::ForgetEarly) {
+                let given: Vec<Given> = self.store.space.pending().collect();
+                self.forget_images(&given);
+            }
+        }
         self.write_eager()?;
         let is_ordered = self.layout.options.journal == Journal::Ordered;
         let is_broken = mutation::is(Mutation::CommitBeforeData);
@@ -156,10 +179,14 @@ impl<D: Disk> Files<D> {
             self.write_ordered();
         }
         let meta = &self.store.meta;
-        let images: Vec<(u32, Page)> = meta
+        let mut images: Vec<(u32, Page)> = meta
             .changed_blocks()
             .filter_map(|block| Some((block, meta.image(block, names)?)))
             .collect();
+        let metadata = images.len();
+        if self.journals_data() {
+            self.add_data(&mut images)?;
+        }
         if images.is_empty() {
             // What was given up may have gone with a commit without folders.
             return if names { self.released() } else { Ok(()) };
@@ -179,7 +206,10 @@ impl<D: Disk> Files<D> {
                 self.unflushed = false;
             }
         }
-        for (block, image) in images {
+        if self.journals_data() {
+            self.clean()?;
+        }
+        for (block, image) in images.into_iter().take(metadata) {
             self.store.meta.written(block, image, names);
         }
         if names {
@@ -279,21 +309,15 @@ impl<D: Disk> Files<D> {
             let at = pages[n].0;
             let run = pages[n..].iter().zip(at..).take_while(|(page, at)| page.0 == *at).count();
             let part = extents.part(at, run as u32);
-            let mut done = part.len;
+            let (done, more) = map(extents, (&mut *bag, &mut self.store), part, write)?;
             if part.start.is_none() {
-                let given = self.store.space.take(extents.goal(at), part.len)?;
-                extents.put((&mut *bag, &mut self.store), at, given, false)?;
-                self.store.space.unreserve(u64::from(given.len));
-                (done, added) = (given.len, added + 1);
+                self.store.space.unreserve(u64::from(done));
                 if !write {
                     let new = (at..at + done).map(|page| (inode, page));
                     self.running.ordered.extend(new);
                 }
-            } else if part.unwritten && write {
-                convert(extents, (&mut *bag, &mut self.store), at, part.len)?;
-                added += 2;
             }
-            n += done as usize;
+            (n, added) = (n + done as usize, added + more);
         }
         pages.truncate(n);
         let changed = if added > 0 { self.running.number } else { 0 };
@@ -310,7 +334,8 @@ impl<D: Disk> Files<D> {
 
     /// Writes back files, the oldest first, while there are too many dirty pages.
     pub(crate) fn limit_dirty(&mut self) -> Result<(), FilesError> {
-        while self.dirty > self.layout.options.dirty_pages as usize {
+        let is_limited = !self.journals_data();
+        while is_limited && self.dirty > self.layout.options.dirty_pages as usize {
             let Some(&(_, inode)) = self.dirty_files.first() else { break };
             self.write_pages(inode, 0, u32::MAX)?;
         }
@@ -319,7 +344,7 @@ impl<D: Disk> Files<D> {
 
     pub(crate) fn sync(&mut self, inode: Inode, data: bool) -> Result<(), FilesError> {
         let is_folder = self.node(inode)?.is_folder();
-        if self.file(inode).is_ok() {
+        if self.file(inode).is_ok() && !self.journals_data() {
             self.write_pages(inode, 0, u32::MAX)?;
         }
         let names = is_folder || self.layout.options.names == Names::WithFile;
@@ -377,7 +402,8 @@ impl<D: Disk> Files<D> {
 
     pub(crate) fn sync_all(&mut self) -> Result<(), FilesError> {
         let mut failed = Ok(());
-        while let Some(&(_, inode)) = self.dirty_files.first() {
+        let is_apart = !self.journals_data();
+        while let Some(&(_, inode)) = self.dirty_files.first().filter(|_| is_apart) {
             self.write_pages(inode, 0, u32::MAX)?;
             failed = failed.and(self.tell_failure(inode));
         }
@@ -404,6 +430,13 @@ impl<D: Disk> Files<D> {
             {
                 Ok(())
             }
+            WriteBack::Pages { inode, first, count } if self.journals_data() => {
+                let (_, dirty) = self.file(inode)?;
+                let is_dirty = dirty.range(first..first.saturating_add(count)).next().is_some();
+                if is_dirty { self.commit(true) } else { Ok(()) }
+            }
+            // They have blocks.
+            WriteBack::Allocate { .. } if self.journals_data() => Ok(()),
             WriteBack::Pages { inode, first, count } => self.write_pages(inode, first, count),
             WriteBack::Allocate { inode, first, count } => {
                 let (mut at, end) = (first, first.saturating_add(count));
@@ -428,16 +461,26 @@ impl<D: Disk> Files<D> {
     }
 }
 
-/// Pages whose blocks were unwritten count as written.
-fn convert(
+/// Gives blocks to the first pages of a part that has none; takes unwritten ones for written, to
+/// `write` them. Of how many pages that is done, and how many extents it may have added.
+pub(crate) fn map(
     extents: &mut Extents,
-    (bag, store): (&mut crate::bag::Bag, &mut crate::bag::Store),
-    page: u32,
-    len: u32,
-) -> Result<(), FilesError> {
+    (bag, store): (&mut Bag, &mut Store),
+    part: Part,
+    write: bool,
+) -> Result<(u32, usize), FilesError> {
+    let Part { page, len, .. } = part;
+    if part.start.is_none() {
+        let given = store.space.take(extents.goal(page), len)?;
+        extents.put((bag, store), page, given, false)?;
+        return Ok((given.len, 1));
+    }
+    if !part.unwritten || !write {
+        return Ok((len, 0));
+    }
     let (given, _) = extents.cut((&mut *bag, &mut *store), (page, page + len), usize::MAX)?;
     for run in given {
         extents.put((&mut *bag, &mut *store), page, run, false)?;
     }
-    Ok(())
+    Ok((len, 2))
 }

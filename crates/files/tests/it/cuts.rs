@@ -21,7 +21,7 @@ struct Plan {
 }
 
 /// A disk full of what others left.
-fn used_disk(blocks: u64) -> Memory {
+pub fn used_disk(blocks: u64) -> Memory {
     let mut disk = Memory::new(blocks);
     for at in 0..blocks {
         disk.write(at, &[0xd0 | at as u8 & 7; BLOCK]).unwrap();
@@ -30,7 +30,7 @@ fn used_disk(blocks: u64) -> Memory {
 }
 
 /// What a cut leaves, by chance: each write, those up to some, all or none.
-fn cut(disk: &Recorder, random: &mut Random, torn: bool) -> Memory {
+pub fn cut(disk: &Recorder, random: &mut Random, torn: bool) -> Memory {
     let writes = disk.unflushed().len() as u64;
     let (way, point) = (random.below(6), random.below(writes + 1));
     let torn = torn && random.below(2) == 0;
@@ -147,7 +147,7 @@ fn run(plan: Plan) -> Result<u64, String> {
 }
 
 /// Makes of a step one of those by which blocks of metadata become blocks of data.
-fn turnover(what: u8, b: u16) -> (u8, u16) {
+pub fn turnover(what: u8, b: u16) -> (u8, u16) {
     match what % 16 {
         0..=2 => (0, 2),
         3..=5 => (6, b),

@@ -52,10 +52,9 @@ fn use_it(disk: Memory) -> bool {
 
 #[test]
 fn a_damaged_disk_is_an_error_or_fits_together() {
-    let (mut mounted, mut random) = ([0; 3], Random::new(3, 3));
-    for (n, journal) in
-        [Journal::Ordered, Journal::Writeback, Journal::None].into_iter().enumerate()
-    {
+    let (mut mounted, mut random) = ([0; 4], Random::new(3, 3));
+    let all = [Journal::Ordered, Journal::Writeback, Journal::None, Journal::Data];
+    for (n, journal) in all.into_iter().enumerate() {
         let images: Vec<Memory> = (0..4).map(|seed| image(seed, journal)).collect();
         for round in 0..2000 {
             let mut disk = images[round % 4].clone();
@@ -89,7 +88,7 @@ fn damage(block: &mut [u8; BLOCK], other: &Memory, random: &mut Random) {
 fn sealed_nonsense_is_an_error_or_fits_together() {
     // Checksums are right, so that what stands behind them is reached.
     let mut random = Random::new(4, 4);
-    for journal in [Journal::Ordered, Journal::None] {
+    for journal in [Journal::Ordered, Journal::None, Journal::Data] {
         let original = image(1, journal);
         for _ in 0..3000 {
             let mut disk = original.clone();

@@ -4,10 +4,10 @@ use files::{Disk, DiskError, Files, FilesError, Inode, Kind, Memory, Operation, 
 use port::Status;
 
 /// A disk whose writes fail from some number on.
-struct Failing {
-    disk: Memory,
-    writes: u64,
-    fails: std::ops::Range<u64>,
+pub struct Failing {
+    pub disk: Memory,
+    pub writes: u64,
+    pub fails: std::ops::Range<u64>,
 }
 
 impl Disk for Failing {

@@ -6,4 +6,5 @@ mod fuzz;
 mod journal;
 mod model;
 mod plain;
+mod prefix;
 mod steps;

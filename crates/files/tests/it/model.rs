@@ -29,8 +29,8 @@ pub struct Node {
     pages: BTreeMap<usize, Vec<Vec<u8>>>,
     modes: BTreeSet<u16>,
     /// The last operation that changed what leads to it, and the one that made it.
-    named: usize,
-    made: usize,
+    pub named: usize,
+    pub made: usize,
 }
 
 #[derive(Clone)]
@@ -120,6 +120,30 @@ impl Model {
         let nodes = BTreeMap::from([(1, root)]);
         let trees = vec![Tree::new()];
         Model { nodes, trees, durable: 0, synced: BTreeSet::new(), names, journal }
+    }
+
+    /// The model of what files there are now: all of it is durable.
+    pub fn of<D: Disk>(files: &mut Files<D>) -> Model {
+        let options = files.options().clone();
+        let mut model = Model::new(options.journal, options.names);
+        for &inode in tree_of(files).values() {
+            let stat = files.stat(Inode(inode)).unwrap();
+            let what = match stat.kind {
+                Type::File => What::File(read(files, Inode(inode))),
+                Type::Folder => What::Folder(BTreeMap::new()),
+                Type::Link => What::Link(files.target(Inode(inode)).unwrap().to_vec()),
+            };
+            let node = Node { links: stat.links, ..Node::new(what, stat.mode, 0) };
+            model.nodes.insert(inode, node);
+        }
+        for (path, inode) in tree_of(files) {
+            let at = path.iter().rposition(|&byte| byte == b'/').unwrap();
+            let parent = if at == 0 { 1 } else { tree_of(files)[&path[..at]] };
+            model.folder(Inode(parent)).insert(path[at + 1..].to_vec(), inode);
+        }
+        model.nodes.get_mut(&1).unwrap().mode = files.stat(Inode(1)).unwrap().mode;
+        model.trees = vec![model.tree()];
+        model
     }
 
     pub fn folder(&mut self, inode: Inode) -> &mut BTreeMap<Vec<u8>, u64> {

@@ -14,7 +14,8 @@ fn options(journal: Journal, names: Names) -> Options {
 fn kinds() -> impl Strategy<Value = (Journal, Names)> {
     let journal =
         prop_oneof![Just(Journal::Ordered), Just(Journal::Writeback), Just(Journal::None)];
-    (journal, prop_oneof![Just(Names::WithFile), Just(Names::OnlyWithFolder)])
+    let kinds = (journal, prop_oneof![Just(Names::WithFile), Just(Names::OnlyWithFolder)]);
+    prop_oneof![3 => kinds, 1 => Just((Journal::Data, Names::WithFile))]
 }
 
 fn run(journal: Journal, names: Names, steps: &[Step]) -> Result<(), String> {
@@ -109,7 +110,7 @@ fn what_cannot_be_is_an_error_with_its_number() {
 
 #[test]
 fn what_was_given_up_is_room_again() {
-    for journal in [Journal::Ordered, Journal::None] {
+    for journal in [Journal::Ordered, Journal::None, Journal::Data] {
         let mut files =
             Files::format(Memory::new(1024), options(journal, Names::WithFile)).unwrap();
         files.apply(&create(1, b"file", 2, Kind::File)).unwrap();
