@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use files::Operation;
+use files::{Journal, Operation};
 use port::random::Random;
 
 use crate::event::Event;
@@ -70,7 +70,9 @@ const PLANS: [Variant; 32] = [
 ];
 
 /// How many variants there are that are not random.
-pub(crate) const PLANNED: u64 = PLANS.len() as u64;
+const PLANNED: u64 = PLANS.len() as u64;
+/// How many of them differ where data go through the journal: all comes together, or does not.
+const WHOLE: u64 = 2;
 
 impl Variant {
     /// The variant with that number.
@@ -114,17 +116,23 @@ pub(crate) fn telling_cuts(events: &[Event]) -> Vec<usize> {
 
 /// Cut and variant of the state number `n`: every other one goes through the planned variants
 /// at the telling cuts, the others are random.
-pub(crate) fn choose(telling: &[usize], events: usize, seed: u64, n: u64) -> (usize, u64) {
+pub(crate) fn choose(
+    (telling, events): (&[usize], usize),
+    journal: Journal,
+    seed: u64,
+    n: u64,
+) -> (usize, u64) {
+    let planned = if journal == Journal::Data { WHOLE } else { PLANNED };
     let mut random = Random::new(seed, n);
     let (turn, cuts) = (n / 2, telling.len() as u64);
     // Where there are many, not all are tried before the next variant's turn.
     let sweep = cuts.min(64);
-    if n.is_multiple_of(2) && turn < sweep * PLANNED {
+    if n.is_multiple_of(2) && turn < sweep * planned {
         let at = if cuts == sweep { turn % sweep } else { random.below(cuts) };
         return (telling[at as usize], turn / sweep);
     }
     let any = random.below(events as u64 + 1) as usize;
     let cut = if random.below(2) == 0 { any } else { telling[random.below(cuts) as usize] };
-    let planned = random.below(8) == 0;
-    (cut, if planned { random.below(PLANNED) } else { PLANNED + random.below(1 << 32) })
+    let is_planned = random.below(8) == 0;
+    (cut, if is_planned { random.below(planned) } else { PLANNED + random.below(1 << 32) })
 }

@@ -17,6 +17,8 @@ use crate::hash::hash;
 
 /// Moments of the run that are kept, so that later ones are near.
 const MOST_KEPT: usize = 128;
+/// Blocks of a journal that data go through, so that it seldom has to commit by itself.
+const DATA_RING: u32 = 4096;
 
 /// How states are made.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +94,12 @@ impl Explorer {
         options: Options,
     ) -> Result<Explorer, CrashError> {
         let ample = || enough(&mut initial.iter().chain(operations(&events)));
-        let blocks = options.blocks.unwrap_or_else(ample);
+        let mut blocks = options.blocks.unwrap_or_else(ample);
+        let mut options = options;
+        if options.files.journal == Journal::Data && options.files.journal_blocks.is_none() {
+            options.files.journal_blocks = Some(DATA_RING);
+            blocks = blocks.saturating_add(2 * u64::from(DATA_RING)).min((1 << 32) - 1);
+        }
         let disk = match options.files.journal {
             Journal::Writeback => used_disk(blocks),
             _ => Memory::new(blocks),
@@ -159,7 +166,8 @@ impl Explorer {
     /// Cut and variant of the state number `n` in the order in which it is best to look: the
     /// variants that break most programs at the cuts that tell most, and random ones between.
     pub fn choose(&self, n: u64) -> (usize, u64) {
-        choose(&self.telling, self.events.len(), self.options.seed, n)
+        let cuts = (&self.telling[..], self.events.len());
+        choose(cuts, self.options.files.journal, self.options.seed, n)
     }
 
     /// The state of a cut after so many events. [`Variant::of`] says what the number means.

@@ -58,6 +58,8 @@ pub enum JournalKind {
     Writeback,
     /// No journal.
     None,
+    /// Data go through the journal: after a cut all files are as they were after some change.
+    Data,
 }
 
 /// When the power is cut.
@@ -84,6 +86,7 @@ impl RunArgs {
             None | Some(JournalKind::Ordered) => Journal::Ordered,
             Some(JournalKind::Writeback) => Journal::Writeback,
             Some(JournalKind::None) => Journal::None,
+            Some(JournalKind::Data) => Journal::Data,
         };
         Options { journal, id, ..Options::default() }
     }

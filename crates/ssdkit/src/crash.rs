@@ -120,6 +120,8 @@ pub enum JournalArg {
     Writeback,
     /// No journal: the next start drops what does not fit together.
     None,
+    /// Data go through the journal: all is as it was after some call (ext4's data=journal).
+    Data,
 }
 
 /// `--names`.
@@ -168,6 +170,13 @@ fn name(text: &str) -> Result<Name, String> {
 
 /// Runs, cuts and checks, and tells `out`.
 pub fn run(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
+    if args.journal == JournalArg::Data && args.names == NamesArg::Folder {
+        return Err(Error::Usage(
+            "--journal data has one order for all changes, so that names come with the file: leave \
+             --names folder out, or take another journal"
+                .to_owned(),
+        ));
+    }
     if let Some(keep) = &args.keep {
         let wrong = |e| Error::Usage(format!("--keep {}: {e}", keep.display()));
         std::fs::create_dir(keep).map_err(wrong)?;
@@ -384,6 +393,7 @@ fn explorer(
             JournalArg::Ordered => files::Journal::Ordered,
             JournalArg::Writeback => files::Journal::Writeback,
             JournalArg::None => files::Journal::None,
+            JournalArg::Data => files::Journal::Data,
         },
         names: match args.names {
             NamesArg::File => files::Names::WithFile,

@@ -39,7 +39,7 @@ fn explorer(journal: Journal, names: Names, seed: u64) -> Explorer {
 
 #[test]
 fn numbers_name_a_state_whatever_was_asked_before() {
-    for journal in [Journal::Ordered, Journal::Writeback, Journal::None] {
+    for journal in [Journal::Ordered, Journal::Writeback, Journal::None, Journal::Data] {
         let (one, two) =
             (explorer(journal, Names::WithFile, 5), explorer(journal, Names::WithFile, 5));
         let other = explorer(journal, Names::WithFile, 6);
@@ -56,7 +56,9 @@ fn numbers_name_a_state_whatever_was_asked_before() {
             differ += u64::from(ask(&other, n) != forwards[n as usize]);
             all.insert(forwards[n as usize]);
         }
-        assert!(all.len() > 100 && differ > 50, "{} different, {differ}", all.len());
+        // Where all has one order there are fewer.
+        let least = if journal == Journal::Data { 50 } else { 100 };
+        assert!(all.len() > least && differ > 50, "{} different, {differ}", all.len());
     }
 }
 

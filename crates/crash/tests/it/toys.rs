@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crash::{Explorer, Options};
-use files::{Journal, Names};
+use crash::{Event, Explorer, Options, hash};
+use files::{Journal, Names, Operation};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::program::{Left, Program, left};
@@ -346,6 +346,69 @@ fn toys() -> Vec<Toy> {
             ..PLAIN
         },
     ]
+}
+
+/// A toy without the syncs that it has while it runs: nothing but the order of its calls.
+fn unsynced(toy: &Toy, correct: bool) -> Program {
+    let mut program = Program::default();
+    (toy.run)(&mut program, correct);
+    program.events.retain(|event| !matches!(event, Event::Operation(Operation::Sync { .. })));
+    program
+}
+
+fn with_data_in_the_journal(program: Program, tear: bool) -> Explorer {
+    let files = files::Options { journal: Journal::Data, ..Default::default() };
+    let options = Options { files, tear, seed: 1, ..Options::default() };
+    Explorer::new(&program.initial, program.events, options).unwrap()
+}
+
+/// Whatever variant: what is left is what was after some call, however few syncs there are.
+#[test]
+fn with_data_in_the_journal_calls_keep_their_order() {
+    let mut looked_at = 0;
+    for (toy, correct) in toys().iter().flat_map(|toy| [(toy, false), (toy, true)]) {
+        let explorer = with_data_in_the_journal(unsynced(toy, correct), toy.tear);
+        let events = explorer.events().len();
+        let all = (0..=events).map(|cut| hash(&mut explorer.state(cut, 1).unwrap().files).unwrap());
+        let all: Vec<u64> = all.collect();
+        let mut late = 0;
+        let each = (0..=events).flat_map(|cut| (0..40).map(move |variant| (cut, variant)));
+        for (cut, variant) in each.chain((0..600).map(|n| explorer.choose(n))) {
+            let mut state = explorer.state(cut, variant).unwrap();
+            let found = hash(&mut state.files).unwrap();
+            let at = all[..=cut].iter().rposition(|&sum| sum == found);
+            let at = at.unwrap_or_else(|| panic!("{}: cut {cut}, variant {variant}", toy.name));
+            late += usize::from(at < cut);
+            looked_at += 1;
+        }
+        assert!(late > 20, "{}: hardly anything is lost", toy.name);
+    }
+    println!("{looked_at} states");
+}
+
+/// Programs that only rely on the order of their calls need no sync there, and those that said
+/// too much are found as ever.
+#[test]
+fn with_data_in_the_journal_only_lost_tails_are_found() {
+    let (mut whole, mut lost) = (0, Vec::new());
+    for toy in toys() {
+        let explorer = with_data_in_the_journal(unsynced(&toy, false), toy.tear);
+        let (mut order, mut tail) = (Ok(()), Ok(()));
+        for n in 0..FIND_WITHIN {
+            let (cut, variant) = explorer.choose(n);
+            let left = left(&mut explorer.state(cut, variant).unwrap());
+            let said = explorer.output(cut, 1).last().map_or(0, |&n| u64::from(n));
+            order = order.and((toy.check)(&left, 0));
+            tail = tail.and((toy.check)(&left, said));
+        }
+        match (order, tail) {
+            (Ok(()), Ok(())) => whole += 1,
+            (Ok(()), Err(_)) => lost.push(toy.name),
+            // It has a moment itself in which there is nothing.
+            (Err(_), _) => assert_eq!(toy.name, "a file cut to nothing and written again"),
+        }
+    }
+    assert_eq!((whole, lost.len()), (6, 6), "{lost:?}");
 }
 
 /// The first state in which something is wrong.
