@@ -155,6 +155,26 @@ fn a_cut_leaves_what_was_synced() {
     assert_eq!(code, 137);
 }
 
+/// With data in the journal what a cut leaves has the order of the calls, without any sync.
+#[test]
+fn a_cut_leaves_data_in_the_order_of_the_calls() {
+    if !is_able() {
+        return;
+    }
+    let script = "cd $D; printf 0000000 > page; for n in $(seq 1000000 1004000); do \
+                  echo $n >> log; echo $n 1<> page; : > stamp$n; sync log; \
+                  echo $n >> log; echo $n 1<> page; : > more$n; echo $n > $O/acked; done";
+    for cut in ["30", "33", "34", "35", "36", "37", "38", "39"] {
+        let place = Place::new();
+        let code = place.run(&["--journal", "data", "--cut-after", cut], script).unwrap();
+        assert_eq!(code, 137);
+        place.sh("cd $D; acked=$(cat $O/acked); last=$(tail -n 1 log); page=$(cat page); \
+             test $last -ge $acked; test $last -le $((acked + 2)); \
+             test $page = $last || test $page = $((last - 1)); \
+             test ! -e stamp$((page + 1)); test ! -e more$((page + 1)); test -e stamp$acked");
+    }
+}
+
 /// Errors of the drive reach the program at its next sync, as with a disk.
 #[test]
 fn a_write_that_fails_is_told_by_fsync() {

@@ -140,6 +140,19 @@ fn each_missing_barrier_is_found_and_nothing_else() {
     }
 }
 
+/// With data in the journal order needs no barriers; what was acknowledged too soon is found.
+#[test]
+fn with_data_in_the_journal_what_was_acknowledged_may_be_lost_and_nothing_else() {
+    let by_order = TOYS.iter().filter(|toy| !toy.options.contains(&"folder"));
+    for Toy { name, setup, program, check, options, .. } in by_order {
+        let options = [options, &["--journal", "data", "--states", "1000"][..]].concat();
+        let Some((code, report)) = crash(setup, program, check, &options) else { return };
+        let is_told = program.contains("; echo $i; done") || program.contains("echo stored");
+        assert_eq!(code, i32::from(is_told), "{name}: {report:#}");
+        assert!(report["checked"].as_u64() > Some(1), "{name}: {report:#}");
+    }
+}
+
 /// Rows that were acknowledged, by SQLite's own settings.
 #[test]
 fn sqlite_keeps_what_its_settings_promise() {
@@ -248,6 +261,7 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
         &["--check", "true"],
         &["--check", "true", "true"],
         &["--check", "true", "--at", "x", "--", "true"],
+        &["--check", "true", "--journal", "data", "--names", "folder", "--", "touch", "a"],
     ] {
         assert_eq!(told(wrong).0, Some(2), "{wrong:?}");
     }
