@@ -201,7 +201,13 @@ fn a_file_in_thousands_of_pieces_is_cut_in_bounded_steps() {
 #[test]
 #[ignore = "it prints times, and nothing is wrong with any"]
 fn cost_of_a_write() {
-    let mut files = Files::format(Memory::new(1 << 16), Options::default()).unwrap();
+    cost(Journal::Ordered);
+    cost(Journal::Data);
+}
+
+fn cost(journal: Journal) {
+    let options = Options { journal, ..Options::default() };
+    let mut files = Files::format(Memory::new(1 << 16), options).unwrap();
     files.apply(&create(1, b"file", 2, Kind::File)).unwrap();
     let (begin, writes) = (std::time::Instant::now(), 500_000);
     for n in 0..writes {
@@ -213,5 +219,8 @@ fn cost_of_a_write() {
             files.apply(&Operation::Sync { inode: Inode(2), data: false }).unwrap();
         }
     }
-    println!("a write takes {:.2} us", begin.elapsed().as_secs_f64() / writes as f64 * 1e6);
+    println!(
+        "{journal:?}: a write takes {:.2} us",
+        begin.elapsed().as_secs_f64() / writes as f64 * 1e6
+    );
 }
