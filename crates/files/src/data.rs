@@ -126,6 +126,24 @@ impl<D: Disk> Files<D> {
         Ok(len)
     }
 
+    /// The runs of blocks that a read of so many bytes from `offset` on would read from the disk:
+    /// not those of pages that are dirty, or were never written.
+    pub fn runs(&self, inode: Inode, offset: u64, len: u64) -> Result<Vec<Range<u64>>, FilesError> {
+        let node = self.node(inode)?;
+        let (extents, dirty) = node.file(inode)?;
+        let end = offset.saturating_add(len).min(node.size);
+        let mut out: Vec<Range<u64>> = Vec::new();
+        for page in page_of(offset)..page_of(end.max(offset) + BLOCK as u64 - 1) {
+            let block = extents.block(page).filter(|_| !dirty.contains_key(&page)).map(u64::from);
+            match (block, out.last_mut()) {
+                (Some(block), Some(run)) if run.end == block => run.end += 1,
+                (Some(block), _) => out.push(block..block + 1),
+                (None, _) => {}
+            }
+        }
+        Ok(out)
+    }
+
     pub(crate) fn write(
         &mut self,
         inode: Inode,

@@ -77,6 +77,8 @@ pub struct Files<D> {
     pub(crate) dirtied: u64,
     /// Something was written that was not flushed.
     pub(crate) unflushed: bool,
+    /// Files of which a write in the background failed, and nobody was told.
+    pub(crate) failed: BTreeSet<Inode>,
     pub(crate) aborted: bool,
 }
 
@@ -167,6 +169,7 @@ impl<D: Disk> Files<D> {
             dirty_files: BTreeSet::new(),
             dirtied: 0,
             unflushed: false,
+            failed: BTreeSet::new(),
             aborted: false,
         }
     }
@@ -252,6 +255,7 @@ impl<D: Disk> Files<D> {
             extents.give(&mut self.store);
         }
         self.running.eager.remove(&inode);
+        self.failed.remove(&inode);
         self.table.pending.push(node.bag.place());
         node.bag.free(&mut self.store);
     }

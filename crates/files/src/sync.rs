@@ -260,6 +260,7 @@ impl<D: Disk> Files<D> {
             pages.iter().filter_map(|(number, page)| Some((extents.block(*number)?, page)));
         if let Err(error) = write_in_place(&mut self.disk, blocks) {
             node.failed = Some(error);
+            self.failed.insert(inode);
         }
         self.unflushed = true;
         for (number, _) in pages {
@@ -363,7 +364,8 @@ impl<D: Disk> Files<D> {
 
     /// The error of a write in the background that nobody was told.
     fn tell_failure(&mut self, inode: Inode) -> Result<(), FilesError> {
-        if self.node(inode)?.failed.is_none() {
+        self.node(inode)?;
+        if !self.failed.remove(&inode) {
             return Ok(());
         }
         match self.node_mut(inode).failed.take() {
@@ -401,11 +403,9 @@ impl<D: Disk> Files<D> {
     }
 
     pub(crate) fn sync_all(&mut self) -> Result<(), FilesError> {
-        let mut failed = Ok(());
         let is_apart = !self.journals_data();
         while let Some(&(_, inode)) = self.dirty_files.first().filter(|_| is_apart) {
             self.write_pages(inode, 0, u32::MAX)?;
-            failed = failed.and(self.tell_failure(inode));
         }
         self.commit(true)?;
         self.flush()?;
@@ -414,7 +414,9 @@ impl<D: Disk> Files<D> {
             let free = self.store.space.checkpointed();
             self.discard(&free)?;
         }
-        failed
+        // `sync` has nobody to tell: the error stays for the next sync of the file.
+        let failed = self.failed.first().and_then(|&inode| self.node(inode).ok()?.failed.clone());
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Does what a kernel may do by itself. What is not dirty or not there is left alone.

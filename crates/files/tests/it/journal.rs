@@ -1,6 +1,8 @@
 //! What a failing disk does.
 
-use files::{Disk, DiskError, Files, FilesError, Inode, Kind, Memory, Operation, Options, Request};
+use files::{
+    Disk, DiskError, Files, FilesError, Inode, Kind, Memory, Operation, Options, Request, WriteBack,
+};
 use port::Status;
 
 /// A disk whose writes fail from some number on.
@@ -78,6 +80,25 @@ fn data_that_fail_are_told_once_as_linux_does() {
     let error = files.apply(&SYNC).unwrap_err();
     assert!(matches!(error, FilesError::Disk(error) if error.status == Status::WRITE_FAULT));
     assert_eq!((error.errno(), files.apply(&SYNC)), (5, Ok(())));
+}
+
+/// Who asks for all to be durable hears of it, and who asks for the file does, too.
+#[test]
+fn data_that_failed_in_the_background_are_told_by_sync_until_the_file_was() {
+    let mut files = with_file(1..2);
+    let pages = WriteBack::Pages { inode: Inode(2), first: 0, count: 2 };
+    assert_eq!(files.write_back(pages), Ok(()));
+    for _ in 0..2 {
+        assert!(matches!(files.apply(&Operation::SyncAll), Err(FilesError::Disk(_))));
+    }
+    assert!(matches!(files.apply(&SYNC), Err(FilesError::Disk(_))));
+    assert_eq!((files.apply(&SYNC), files.apply(&Operation::SyncAll)), (Ok(()), Ok(())));
+    // With the file goes what nobody was told.
+    let mut files = with_file(1..2);
+    files.write_back(pages).unwrap();
+    files.apply(&Operation::Remove { parent: Inode::ROOT, name: b"f".to_vec() }).unwrap();
+    files.apply(&Operation::Forget { inode: Inode(2) }).unwrap();
+    assert_eq!(files.apply(&Operation::SyncAll), Ok(()));
 }
 
 #[test]
