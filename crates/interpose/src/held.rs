@@ -1,9 +1,12 @@
-//! Answers that wait: for a time, or until what an effect depends on is durable. Each thread of
-//! the program waits for one at most, so there are no more than it has threads.
+//! Answers that wait: for a time, for what the watcher has under way, or until what an effect
+//! depends on is durable. Each thread of the program waits for one at most, so there are no more
+//! than it has threads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::notify::{Listener, Reply};
 
@@ -24,22 +27,64 @@ struct Effect {
     since: Instant,
 }
 
+/// What an answer waits for.
+#[derive(Default)]
+pub(crate) struct Until {
+    pub at: Option<Instant>,
+    pub tickets: Vec<u64>,
+}
+
+impl Until {
+    /// Whether there is nothing to wait for.
+    pub fn is_now(&self) -> bool {
+        self.tickets.is_empty() && self.at.is_none_or(|at| at <= Instant::now())
+    }
+}
+
+/// An answer that waits.
+struct Answer {
+    reply: Reply,
+    at: Option<Instant>,
+    tickets: usize,
+}
+
 /// Answers that wait.
 #[derive(Default)]
 pub(crate) struct HeldAnswers {
-    /// Which are due when.
+    /// Which are due when, when their tickets are over.
     timed: BinaryHeap<Reverse<(Instant, u64)>>,
-    replies: HashMap<u64, Reply>,
+    /// Which call each ticket is of.
+    tickets: HashMap<u64, u64>,
+    /// By the call.
+    answers: HashMap<u64, Answer>,
     /// In their order, and so in that of their numbers.
     effects: VecDeque<Effect>,
     pub effects_held: Held,
 }
 
 impl HeldAnswers {
-    /// Holds an answer up to a time.
-    pub fn hold_until(&mut self, at: Instant, id: u64, reply: Reply) {
-        self.timed.push(Reverse((at, id)));
-        self.replies.insert(id, reply);
+    /// Holds an answer.
+    pub fn hold(&mut self, id: u64, reply: Reply, until: Until) {
+        let Until { at, tickets } = until;
+        self.tickets.extend(tickets.iter().map(|&ticket| (ticket, id)));
+        let answer = Answer { reply, at, tickets: tickets.len() };
+        if answer.tickets == 0 {
+            self.timed.push(Reverse((at.unwrap_or_else(Instant::now), id)));
+        }
+        self.answers.insert(id, answer);
+    }
+
+    /// A ticket is over. An error takes the place of the call's result.
+    pub fn over(&mut self, ticket: u64, error: Option<Errno>) {
+        let Some(id) = self.tickets.remove(&ticket) else { return };
+        let Some(answer) = self.answers.get_mut(&id) else { return };
+        answer.tickets -= 1;
+        if let Some(errno) = error {
+            answer.reply = Reply::Error(errno);
+        }
+        if answer.tickets == 0 {
+            self.timed.push(Reverse((answer.at.unwrap_or_else(Instant::now), id)));
+        }
     }
 
     /// Holds a call that the kernel is to carry out, until that number is reached.
@@ -60,8 +105,8 @@ impl HeldAnswers {
                 return Some(at);
             }
             self.timed.pop();
-            if let Some(reply) = self.replies.remove(&id) {
-                listener.reply(id, &reply);
+            if let Some(answer) = self.answers.remove(&id) {
+                listener.reply(id, &answer.reply);
             }
         }
         None

@@ -35,6 +35,6 @@ pub use held::Held;
 pub use launch::Program;
 pub use recorder::{Event, Recorder};
 pub use rustix::io::Errno;
-pub use supervisor::{Ended, run};
+pub use supervisor::{BlockedSignals, Ended, block_signals, run};
 pub use tree::Tree;
 pub use watcher::{Answer, Course, Transfer, Wants, Watcher, Way};

@@ -16,7 +16,7 @@ use rustix::process::{
 
 use crate::calls;
 use crate::error::RunError;
-use crate::held::{Held, HeldAnswers};
+use crate::held::{Held, HeldAnswers, Until};
 use crate::launch::{self, Program, Shared};
 use crate::mapping::Mappings;
 use crate::notify::{Call, Listener, Reply, last_error};
@@ -79,7 +79,7 @@ pub fn run(
             refused: HashSet::new(),
             buffer: Buffer::new(),
             spare: Vec::new(),
-            until: None,
+            until: Until::default(),
         },
         main: Main { pid, process, code: None },
         held: HeldAnswers::default(),
@@ -132,7 +132,7 @@ pub(crate) struct Session<'a> {
     /// Memory for outputs, kept from call to call.
     pub spare: Vec<u8>,
     /// When the call in progress gets its answer.
-    until: Option<Instant>,
+    until: Until,
 }
 
 impl Session<'_> {
@@ -156,7 +156,8 @@ impl Session<'_> {
     }
 
     pub fn take(&mut self, answer: Answer) -> Result<(), Errno> {
-        self.until = self.until.max(answer.at);
+        self.until.at = self.until.at.max(answer.at);
+        self.until.tickets.extend(answer.ticket);
         answer.error.map_or(Ok(()), Err)
     }
 
@@ -270,6 +271,9 @@ impl Supervisor<'_> {
                 }
             };
             if !self.stopped {
+                while let Some((ticket, error)) = self.session.watcher.over() {
+                    self.held.over(ticket, error);
+                }
                 let reached = self.session.watcher.reached();
                 let next = self.held.release(&self.session.listener, reached);
                 wake = wake.into_iter().chain(next).min();
@@ -339,17 +343,17 @@ impl Supervisor<'_> {
         if call.number == libc::SYS_exit_group {
             self.see(&call);
         }
-        self.session.until = None;
+        self.session.until = Until::default();
         let reply = calls::carry_out(&mut self.session, &call);
         let is_effect = self.session.wants.effects && matches!(reply, Reply::Continue);
         let awaited = if is_effect { self.session.watcher.awaited() } else { None };
-        let until = self.session.until.filter(|&at| at > Instant::now());
+        let until = std::mem::take(&mut self.session.until);
         if let Some(number) = awaited.filter(|_| calls::is_seen(&mut self.session, &call)) {
             self.held.hold_effect(call.id, number);
-        } else if let Some(at) = until {
-            self.held.hold_until(at, call.id, reply);
-        } else {
+        } else if until.is_now() {
             self.session.listener.reply(call.id, &reply);
+        } else {
+            self.held.hold(call.id, reply, until);
         }
         if self.session.tree.should_look() {
             self.session.sweep(false);
@@ -485,23 +489,52 @@ impl Main {
 /// Signals that are for the program.
 struct Signals {
     file: OwnedFd,
+    _blocked: BlockedSignals,
+}
+
+/// Has the signals that are for the program wait, in this thread and in those that it starts from
+/// now on: to be called before there are others, as [`run`] takes them in its own thread alone.
+pub fn block_signals() -> BlockedSignals {
+    let mut before = these();
+    let these = these();
+    // SAFETY: sets of signals are numbers; the call writes to the second.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &these, &mut before) };
+    BlockedSignals { before }
+}
+
+/// The mask that was before comes back with its end.
+pub struct BlockedSignals {
     before: libc::sigset_t,
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask that was before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+fn these() -> libc::sigset_t {
+    // SAFETY: sets of signals are numbers; the calls write to this one only.
+    unsafe {
+        let mut these = std::mem::zeroed();
+        libc::sigemptyset(&mut these);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&mut these, signal);
+        }
+        these
+    }
 }
 
 impl Signals {
     fn take() -> Result<Self, Errno> {
-        // SAFETY: sets of signals are numbers; the calls write to them only.
-        unsafe {
-            let (mut these, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigemptyset(&mut these);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(&mut these, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &these, &mut before);
-            match libc::signalfd(-1, &these, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-                -1 => Err(last_error()),
-                file => Ok(Self { file: launch::own(file), before }),
-            }
+        let blocked = block_signals();
+        // SAFETY: it reads the set.
+        match unsafe { libc::signalfd(-1, &these(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) } {
+            -1 => Err(last_error()),
+            file => Ok(Self { file: launch::own(file), _blocked: blocked }),
         }
     }
 
@@ -515,15 +548,6 @@ impl Signals {
         let signal = Signal::from_named_raw(got.ssi_signo as i32);
         if let (true, Some(signal)) = (read == len as isize && !is_of_a_terminal, signal) {
             let _ = pidfd_send_signal(process, signal);
-        }
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        // SAFETY: the mask that was before.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }
     }
 }

@@ -21,17 +21,19 @@ pub struct Wants {
 pub struct Answer {
     /// Not before then; at once without.
     pub at: Option<Instant>,
+    /// Not before [`Watcher::over`] gives this number, which no other answer has.
+    pub ticket: Option<u64>,
     /// The call fails with it.
     pub error: Option<Errno>,
 }
 
 impl Answer {
     /// As the kernel has it, at once.
-    pub const NOW: Self = Self { at: None, error: None };
+    pub const NOW: Self = Self { at: None, ticket: None, error: None };
 
     /// As the kernel has it, at that time.
     pub fn at(at: Instant) -> Self {
-        Self { at: Some(at), error: None }
+        Self { at: Some(at), ..Self::NOW }
     }
 }
 
@@ -86,6 +88,11 @@ pub trait Watcher {
     /// no part in the kernel: it is what the answer says. Errors of other operations come too late
     /// to keep the kernel's view from changing.
     fn after(&mut self, operation: &Operation) -> Answer;
+
+    /// The next answer that waited by its number, and whether an error in place of the result.
+    fn over(&mut self) -> Option<(u64, Option<Errno>)> {
+        None
+    }
 
     /// Bytes go between drive and program.
     fn transfer(&mut self, transfer: &Transfer) -> Answer {

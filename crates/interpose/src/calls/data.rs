@@ -99,11 +99,11 @@ fn write_piece(
     flags: i32,
 ) -> Result<u64, Errno> {
     let len = given.source.fill(session.buffer.bytes())?;
-    if !session.listener.is_waiting(call) {
-        return Err(Errno::SRCH);
-    }
     if len == 0 && (written > 0 || given.source.len() > 0) {
         return Ok(0);
+    }
+    if !session.listener.is_waiting(call) {
+        return Err(Errno::SRCH);
     }
     let offset = begin + written;
     let data = session.buffer.bytes()[..len].to_vec();
