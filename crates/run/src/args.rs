@@ -25,13 +25,18 @@ pub struct RunArgs {
     /// Put an empty file system on the drive: all that it has is lost.
     #[arg(long)]
     pub format: bool,
-    /// Of a new file system, what its journal promises about data [default: ordered].
+    /// Of a new file system, what its journal promises about data [default: ordered; data with
+    /// --speculate].
     #[arg(long, value_enum, value_name = "JOURNAL")]
     pub journal: Option<JournalKind>,
     /// Cut the power then, and kill the program: after so much time (with a unit: 2s, 50ms), or
     /// after so many changes to its files (a number).
     #[arg(long, value_name = "TIME|N", value_parser = cut)]
     pub cut_after: Option<Cut>,
+    /// Answer syncs at once: the program goes on, and what others could see of it waits until
+    /// what it depends on is durable. Of a file system with --journal data.
+    #[arg(long)]
+    pub speculate: bool,
     /// At the end do not write back what no sync asked for: it is lost.
     #[arg(long)]
     pub no_sync_at_end: bool,
@@ -62,6 +67,24 @@ pub enum JournalKind {
     Data,
 }
 
+impl JournalKind {
+    /// As the file system calls it.
+    pub fn journal(self) -> Journal {
+        match self {
+            Self::Ordered => Journal::Ordered,
+            Self::Writeback => Journal::Writeback,
+            Self::None => Journal::None,
+            Self::Data => Journal::Data,
+        }
+    }
+
+    /// The option's word for a file system's journal.
+    pub fn name_of(journal: Journal) -> String {
+        let kinds = Self::value_variants().iter().filter(|it| it.journal() == journal);
+        kinds.filter_map(|it| Some(it.to_possible_value()?.get_name().to_string())).collect()
+    }
+}
+
 /// When the power is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
@@ -82,12 +105,8 @@ fn cut(text: &str) -> Result<Cut, String> {
 impl RunArgs {
     /// How a new file system is made.
     pub fn options(&self, id: u64) -> Options {
-        let journal = match self.journal {
-            None | Some(JournalKind::Ordered) => Journal::Ordered,
-            Some(JournalKind::Writeback) => Journal::Writeback,
-            Some(JournalKind::None) => Journal::None,
-            Some(JournalKind::Data) => Journal::Data,
-        };
+        let default = if self.speculate { JournalKind::Data } else { JournalKind::Ordered };
+        let journal = self.journal.unwrap_or(default).journal();
         Options { journal, id, ..Options::default() }
     }
 }

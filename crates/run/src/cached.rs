@@ -35,6 +35,16 @@ impl Cached {
         }
     }
 
+    /// Pages are not there any more.
+    pub fn remove(&mut self, inode: Inode, pages: Range<u64>) {
+        let Some(bits) = self.files.get_mut(&inode) else { return };
+        for page in pages {
+            if let Some(word) = bits.get_mut(page as usize / 64) {
+                *word &= !(1 << (page % 64));
+            }
+        }
+    }
+
     /// The next run of pages of these that are not there.
     pub fn missing(&self, inode: Inode, pages: Range<u64>) -> Option<Range<u64>> {
         let first = pages.clone().find(|&page| !self.has(inode, page))?;

@@ -13,12 +13,13 @@ use drive::say::say;
 use drive::spec::{DriveConfig, DriveSpec, Store};
 use drive::stack::{self, needs_blocks};
 use drive::whole::{Drive, Ended};
-use files::{BLOCK, Disk, Files, FilesError, Inode, Kind, Operation};
+use files::{BLOCK, Disk, Files, FilesError, Inode, Journal, Kind, Operation};
 use interpose::{Program, RunError, Tree};
 
-use crate::args::RunArgs;
+use crate::args::{JournalKind, RunArgs};
 use crate::engine::DriveDisk;
 use crate::folder;
+use crate::speculation::Speculation;
 use crate::summary::{Summary, programmed};
 use crate::watcher::OnDrive;
 
@@ -27,6 +28,8 @@ const LOOK: u64 = 256;
 
 /// Runs the program; gives its exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Error> {
+    // Before there are threads that would take those that are for the program.
+    let _signals = interpose::block_signals();
     let drive = opened(args)?;
     let (config, ready) = (drive.config.clone(), drive.ready());
     let disk = DriveDisk::new(drive.drive, ready);
@@ -52,10 +55,14 @@ struct Ran {
 
 /// Runs it on a drive.
 fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
-    let mut files = mounted(args, disk)?;
     let folders = folders(&args.maps)?;
     // A drive in memory has what the folder has, another one says what the folder is to have.
     let is_new = matches!(args.drive.found()?, DriveSpec::Memory(_));
+    if args.format && !is_new {
+        all_empty(&folders)?;
+    }
+    let mut files = mounted(args, disk)?;
+    let speculation = speculation(args, &files)?;
     for folder in folders.iter().filter(|_| !is_new) {
         begin(&mut files, folder)?;
     }
@@ -66,14 +73,17 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
         take_in(&mut files, &tree, &folders)?;
     }
     let before = (disk.look(programmed), disk.asked());
-    let mut on_drive = OnDrive::new(files, disk.clone(), args.cut_after);
+    let mut on_drive = OnDrive::new(files, disk.clone(), args.cut_after, speculation);
     let began = Instant::now();
     let program = Program { command: args.program.clone(), ..Program::default() };
     let ran = interpose::run(&program, &mut tree, &mut on_drive);
     let took = began.elapsed();
-    let is_lost = on_drive.is_cut || args.no_sync_at_end;
-    let mut synced = Ok(());
-    if is_lost {
+    let mut synced = match on_drive.speculation.as_mut().and_then(|it| it.failed.take()) {
+        Some(e) => Err(answered_too_early(&e)),
+        None if on_drive.is_cut || !args.no_sync_at_end => Ok(()),
+        None => on_drive.finish().map_err(|e| last_sync(&e)),
+    };
+    if on_drive.is_cut || args.no_sync_at_end || synced.is_err() {
         // The program's view goes as its memory does; what was there before it, stays.
         for folder in folders.iter().filter(|_| !is_new) {
             folder::empty(folder).map_err(|e| Error::Failed(folder::at(folder)(&e)))?;
@@ -81,14 +91,34 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     } else {
         synced = on_drive.files.apply(&Operation::SyncAll).map_err(|e| last_sync(&e));
     }
-    let code = ran.map_err(supervision)?.code;
-    Ok(Ran { summary: Summary::of(&on_drive, before, code, took), synced })
+    let ended = ran.map_err(supervision)?;
+    Ok(Ran { summary: Summary::of(&on_drive, before, ended, took), synced })
 }
 
 fn supervision(e: RunError) -> Error {
     match e {
         RunError::Overlap(_) | RunError::ZeroByte => Error::Usage(e.to_string()),
         e => Error::Failed(e.to_string()),
+    }
+}
+
+fn answered_too_early(e: &FilesError) -> Error {
+    Error::Failed(format!(
+        "a sync that had been answered failed: the program was killed (SIGKILL) before others saw \
+         anything that came after it: {e}"
+    ))
+}
+
+/// Whether syncs are answered at once, and may be.
+fn speculation(args: &RunArgs, files: &Files<DriveDisk>) -> Result<Option<Speculation>, Error> {
+    match files.options().journal {
+        _ if !args.speculate => Ok(None),
+        Journal::Data => Ok(Some(Speculation::default())),
+        _ => Err(Error::Usage(
+            "--speculate needs a journal that keeps the order of all changes: make the file system \
+             with --journal data (and --format, by which its files are lost)"
+                .into(),
+        )),
     }
 }
 
@@ -154,11 +184,13 @@ fn mounted(args: &RunArgs, disk: &DriveDisk) -> Result<Files<DriveDisk>, Error> 
             }
             Files::format(disk.clone(), options).map_err(failed)
         }
-        Ok(_) if args.journal.is_some() => Err(Error::Usage(
-            "the drive has a file system with a journal of its own: leave --journal out, or make a \
-             new one with --format, by which its files are lost"
-                .into(),
-        )),
+        Ok(files) if args.journal.is_some_and(|it| it.journal() != files.options().journal) => {
+            Err(Error::Usage(format!(
+                "the drive has a file system with --journal {}: leave --journal out, or make a new \
+                 one with --format, by which its files are lost",
+                JournalKind::name_of(files.options().journal)
+            )))
+        }
         mounted => mounted.map_err(failed),
     }
 }
@@ -168,6 +200,22 @@ fn is_blank(disk: &mut DriveDisk) -> Result<bool, FilesError> {
     let mut bytes = vec![0; blocks as usize * BLOCK];
     disk.read(0, &mut bytes)?;
     Ok(bytes.iter().all(|&byte| byte == 0))
+}
+
+/// What is refused is refused before the drive's files are lost.
+fn all_empty(folders: &[PathBuf]) -> Result<(), Error> {
+    Tree::of_many(folders, &mut |_, _| None).map_err(supervision)?;
+    for path in folders {
+        let failed = |e: std::io::Error| Error::Failed(folder::at(path)(&e));
+        if !folder::is_empty(path).map_err(failed)? {
+            return Err(Error::Failed(format!(
+                "{} is not empty: a new file system begins with nothing; empty the folder, or \
+                 leave --format out",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The folders by their full paths, which are there.

@@ -11,7 +11,9 @@ mod cached;
 mod command;
 mod engine;
 mod folder;
+mod speculation;
 mod summary;
+mod waits;
 mod watcher;
 
 pub use args::RunArgs;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drive::fault_rules::Injected;
 use drive::whole::Observed;
+use interpose::{Ended, Held};
 use measure::{WriteAmplification, units};
 use serde_json::{Value, json};
 
@@ -22,10 +23,19 @@ pub struct Summary {
     flash_blocks: u64,
     /// Whether the power was cut.
     pub is_cut: bool,
+    speculation: Option<Speculated>,
     changes: u64,
     injected: Vec<(String, u64)>,
     refused: Vec<&'static str>,
     diverged: Option<String>,
+}
+
+/// Syncs that were answered at once.
+struct Speculated {
+    syncs: u64,
+    commits: u64,
+    held: Held,
+    is_off: bool,
 }
 
 impl Summary {
@@ -33,7 +43,7 @@ impl Summary {
     pub fn of(
         on_drive: &OnDrive,
         before: ([u64; 4], [Asked; 4]),
-        code: i32,
+        ended: Ended,
         took: Duration,
     ) -> Self {
         let disk = on_drive.files.disk();
@@ -43,8 +53,14 @@ impl Summary {
         let amplification = WriteAmplification::from_blocks(user, gc, padding, metadata);
         let asked = disk.asked();
         let injected = disk.look(|drive| drive.injected());
+        let speculation = on_drive.speculation.as_ref().map(|it| Speculated {
+            syncs: it.syncs(),
+            commits: it.commits,
+            held: ended.held,
+            is_off: it.is_off,
+        });
         Self {
-            code,
+            code: ended.code,
             took,
             calls: on_drive.calls,
             asked: [0, 1, 2, 3].map(|n| Asked {
@@ -54,6 +70,7 @@ impl Summary {
             amplification: amplification.map(|it| it.total),
             flash_blocks: user + gc + padding + metadata,
             is_cut: on_drive.is_cut,
+            speculation,
             changes: on_drive.changes,
             injected: injected.into_iter().map(|Injected { rule, times }| (rule, times)).collect(),
             refused: on_drive.refused().to_vec(),
@@ -89,6 +106,13 @@ impl Summary {
             "cut": self.is_cut,
             "changes": self.changes,
             "calls": calls,
+            "speculation": self.speculation.as_ref().map(|it| json!({
+                "syncs": it.syncs,
+                "commits": it.commits,
+                "held": it.held.count,
+                "held_seconds": it.held.time.as_secs_f64(),
+                "ended_by_shared_memory": it.is_off,
+            })),
             "drive": asked,
             "flash_blocks": self.flash_blocks,
             "write_amplification": self.amplification,
@@ -126,6 +150,21 @@ impl Summary {
         );
         if let Some(amplification) = self.amplification {
             let _ = write!(out, ", write amplification {amplification:.2}");
+        }
+        if let Some(Speculated { syncs, commits, held, is_off }) = &self.speculation {
+            let _ = write!(
+                out,
+                "\nanswered {} at once, made durable in {}; held {} that others see, {} in all",
+                units::exactly(*syncs, "sync"),
+                units::exactly(*commits, "commit"),
+                units::exactly(held.count, "call"),
+                time(held.time),
+            );
+            if *is_off {
+                out.push_str(
+                    "\nthe program shares memory with others: from then on its syncs waited",
+                );
+            }
         }
         for (rule, times) in &self.injected {
             let _ = write!(out, "\nfault {rule}: {}", units::exactly(*times, "time"));

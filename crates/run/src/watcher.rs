@@ -2,6 +2,7 @@
 //! done. The kernel's own part is played here, too: the page cache, and what writes back dirty
 //! pages and commits the journal now and then.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use files::{Files, FilesError, Inode, Operation, WriteBack};
@@ -11,6 +12,8 @@ use port::Time;
 use crate::args::Cut;
 use crate::cached::{Cached, pages};
 use crate::engine::DriveDisk;
+use crate::speculation::Speculation;
+use crate::waits::{Over, Waits};
 
 /// As ext4 commits its journal, and the kernel writes back what has been dirty for long.
 const COMMIT: Duration = Duration::from_secs(5);
@@ -35,6 +38,7 @@ pub struct Calls {
 /// The kinds that are told apart, and their names.
 pub const KINDS: [&str; 6] = ["writes", "reads", "syncs", "names", "sizes", "modes"];
 
+const WRITES: usize = 0;
 const READS: usize = 1;
 
 fn kind(operation: &Operation) -> usize {
@@ -51,16 +55,27 @@ fn kind(operation: &Operation) -> usize {
     }
 }
 
+/// What makes something durable, or writes past the page cache.
+enum Work {
+    Change(Operation),
+    Direct(WriteBack),
+}
+
 /// The files on the drive, and what was done to them.
 pub struct OnDrive {
     pub files: Files<DriveDisk>,
     disk: DriveDisk,
     cached: Cached,
+    waits: Waits,
+    /// What waits until the drive is done with what goes ahead, and by which ticket.
+    queue: Vec<(u64, Work)>,
     /// By [`KINDS`].
     pub calls: [Calls; KINDS.len()],
     pub changes: u64,
     cut: Option<Cut>,
     pub is_cut: bool,
+    /// Of syncs that are answered before they are done, where they are.
+    pub speculation: Option<Speculation>,
     /// A change that the kernel's view has and the drive has not, and why.
     pub diverged: Option<String>,
     is_aborted: bool,
@@ -72,17 +87,25 @@ pub struct OnDrive {
 
 impl OnDrive {
     /// Its time begins now.
-    pub fn new(files: Files<DriveDisk>, disk: DriveDisk, cut: Option<Cut>) -> Self {
+    pub fn new(
+        files: Files<DriveDisk>,
+        disk: DriveDisk,
+        cut: Option<Cut>,
+        speculation: Option<Speculation>,
+    ) -> Self {
         let now = Instant::now();
         disk.begin();
         Self {
             files,
             disk,
             cached: Cached::default(),
+            waits: Waits::default(),
+            queue: Vec::new(),
             calls: [Calls::default(); KINDS.len()],
             changes: 0,
             cut,
             is_cut: false,
+            speculation,
             diverged: None,
             is_aborted: false,
             refused: Vec::new(),
@@ -111,7 +134,7 @@ impl OnDrive {
         calls.count += 1;
         calls.bytes += bytes;
         calls.time += at.map_or(Duration::ZERO, |at| at.saturating_duration_since(came));
-        Answer { at, error }
+        Answer { at, ticket: None, error }
     }
 
     fn failed(&mut self, e: &FilesError) -> Errno {
@@ -148,6 +171,27 @@ impl OnDrive {
         }
     }
 
+    /// Makes durable what syncs asked for that were answered and nobody waited for.
+    pub fn finish(&mut self) -> Result<(), FilesError> {
+        match self.speculation.as_ref().and_then(Speculation::awaited) {
+            Some(_) => self.files.apply(&Operation::SyncAll),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes durable what syncs asked for that were answered, when the drive is done with those
+    /// before.
+    fn commit_answered(&mut self, now: Instant) {
+        let Some(speculation) = &mut self.speculation else { return };
+        if speculation.wants_commit(now) {
+            match self.files.apply(&Operation::SyncAll) {
+                // What it found done may still be under way on the drive.
+                Ok(()) => speculation.began(self.disk.until(Time::ZERO).unwrap_or(now)),
+                Err(error) => speculation.fail(error),
+            }
+        }
+    }
+
     /// What the kernel does by itself; its errors are told by the next sync.
     fn write_back(&mut self, now: Instant) {
         if now >= self.write_at {
@@ -160,45 +204,98 @@ impl OnDrive {
         }
     }
 
-    /// Reads pages from the drive that are not in memory; of the rest nothing.
-    fn read(&mut self, inode: Inode, offset: u64, len: u64) -> Result<(), FilesError> {
+    /// Has pages read from the drive that are not in memory, and some ahead of who reads in a row.
+    /// The reads that bring them.
+    fn read(&mut self, inode: Inode, offset: u64, len: u64) -> Result<Vec<u64>, FilesError> {
         let size = self.files.stat(inode)?.size.div_ceil(4096);
         let wanted = pages(offset, len);
-        let is_sequential = wanted.start == 0
-            || self.cached.missing(inode, wanted.start - 1..wanted.start).is_none();
-        let end = if is_sequential { (wanted.end + AHEAD).min(size) } else { wanted.end };
-        // What is there already needs no reading ahead.
-        if self.cached.missing(inode, wanted.clone()).is_none() {
-            return Ok(());
+        let mut reads = self.waits.coming(inode, wanted.clone());
+        if let Some(first) = self.cached.missing(inode, wanted.clone()) {
+            let before = wanted.start.saturating_sub(1)..wanted.start;
+            let is_in_a_row = self.cached.missing(inode, before).is_none();
+            reads.extend(self.fetch(inode, first.start..wanted.end)?);
+            if is_in_a_row {
+                self.fetch(inode, wanted.end..(wanted.end + AHEAD).min(size).max(wanted.end))?;
+            }
         }
-        let mut at = wanted.start;
-        while let Some(run) = self.cached.missing(inode, at..end.max(wanted.end)) {
-            at = run.end;
-            self.fetch(inode, run.start * 4096, (run.end - run.start) * 4096)?;
-            self.cached.add(inode, run);
-        }
-        Ok(())
+        Ok(reads)
     }
 
-    /// Reads from the drive whatever is in memory; bytes are the kernel's view's.
-    fn fetch(&mut self, inode: Inode, offset: u64, len: u64) -> Result<(), FilesError> {
-        let mut buffer = vec![0; len.min(1 << 20) as usize];
-        let (mut at, end) = (offset, offset + len);
-        while at < end {
-            let piece = buffer.len().min((end - at) as usize);
-            let got = self.files.read(inode, at, &mut buffer[..piece])?;
-            if got == 0 {
-                break;
-            }
-            at += got as u64;
+    /// Begins to read those of these pages that are not in memory.
+    fn fetch(&mut self, inode: Inode, wanted: Range<u64>) -> Result<Option<u64>, FilesError> {
+        let (mut runs, mut missing, mut at) = (Vec::new(), Vec::new(), wanted.start);
+        while let Some(run) = self.cached.missing(inode, at..wanted.end) {
+            at = run.end;
+            runs.extend(self.files.runs(inode, run.start * 4096, (run.end - run.start) * 4096)?);
+            missing.push(run);
         }
-        Ok(())
+        missing.iter().for_each(|run| self.cached.add(inode, run.clone()));
+        Ok(self.begin(inode, missing, &runs))
+    }
+
+    /// Begins to read runs of blocks, if there are any, which bring these pages into memory.
+    fn begin(&mut self, inode: Inode, pages: Vec<Range<u64>>, runs: &[Range<u64>]) -> Option<u64> {
+        if runs.is_empty() {
+            return None;
+        }
+        let read = self.disk.read_along(runs);
+        self.waits.begun(read, inode, pages);
+        Some(read)
+    }
+
+    /// The answer to a call that waits for these reads.
+    fn answer_after(&mut self, reads: &[u64], came: Instant, bytes: u64) -> Answer {
+        self.calls[READS].count += 1;
+        self.calls[READS].bytes += bytes;
+        if reads.is_empty() {
+            return Answer::NOW;
+        }
+        let ticket = self.waits.open(READS, came);
+        self.waits.wait_for(ticket, reads);
+        Answer { ticket: Some(ticket), ..Answer::NOW }
+    }
+
+    /// Has work done when the drive is done with what goes ahead: that of several calls, which
+    /// came meanwhile, together.
+    fn in_turn(&mut self, kind: usize, came: Instant, work: Work) -> Answer {
+        let ticket = self.waits.open(kind, came);
+        self.queue.push((ticket, work));
+        self.take_turn(came);
+        Answer { ticket: Some(ticket), ..Answer::NOW }
+    }
+
+    /// Does all the work that waits, if it is its turn.
+    fn take_turn(&mut self, now: Instant) {
+        if self.queue.is_empty() || self.disk.until(Time::ZERO).is_some_and(|at| at > now) {
+            return;
+        }
+        let queue = std::mem::take(&mut self.queue);
+        // Data first, so that one commit and one flush do for all.
+        let data = |files: &mut Files<DriveDisk>, work: &Work| match work {
+            Work::Direct(what) => files.write_back(*what),
+            Work::Change(Operation::Sync { inode, .. }) if queue.len() > 1 => {
+                // Its error is told by the sync.
+                let what = WriteBack::Pages { inode: *inode, first: 0, count: u32::MAX };
+                files.write_back(what).or(Ok(()))
+            }
+            Work::Change(_) => Ok(()),
+        };
+        let written: Vec<_> = queue.iter().map(|(_, work)| data(&mut self.files, work)).collect();
+        for ((ticket, work), written) in queue.into_iter().zip(written) {
+            let done = match work {
+                Work::Direct(_) => written,
+                Work::Change(operation) => self.files.apply(&operation),
+            };
+            let error = done.err().map(|e| self.failed(&e));
+            let at = self.disk.until(Time::ZERO).unwrap_or(now);
+            self.waits.end_at(ticket, at, error);
+        }
     }
 }
 
 impl Watcher for OnDrive {
     fn wants(&self) -> Wants {
-        Wants { reads: true, outputs: false }
+        Wants { reads: true, effects: self.speculation.is_some(), ..Wants::default() }
     }
 
     fn before(&mut self, operation: &Operation) -> Result<(), Errno> {
@@ -226,46 +323,78 @@ impl Watcher for OnDrive {
         let came = (Instant::now(), self.disk.now());
         self.changes += 1;
         self.cached.note(operation);
+        let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
+        if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| !it.is_off) {
+            speculation.answer();
+            self.calls[kind(operation)].count += 1;
+            self.commit_answered(came.0);
+            return Answer::NOW;
+        }
         let bytes = match operation {
             Operation::Write { data, .. } => data.len() as u64,
             _ => 0,
         };
+        if is_sync {
+            self.calls[kind(operation)].count += 1;
+            return self.in_turn(kind(operation), came.0, Work::Change(operation.clone()));
+        }
         let error = self.files.apply(operation).err().map(|e| {
-            let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
-            if !is_sync && self.diverged.is_none() {
-                self.diverged = Some(e.to_string());
-            }
+            self.diverged.get_or_insert_with(|| e.to_string());
             self.failed(&e)
         });
         self.answer(kind(operation), came, bytes, error)
     }
 
     fn transfer(&mut self, transfer: &Transfer) -> Answer {
-        let came = (Instant::now(), self.disk.now());
+        let came = Instant::now();
         let Transfer { inode, offset, len, way } = *transfer;
         let range = pages(offset, len);
-        let dirty = WriteBack::Pages {
-            inode,
-            first: range.start as u32,
-            count: (range.end - range.start) as u32,
-        };
-        let done = match way {
+        let count = (range.end - range.start) as u32;
+        let dirty = WriteBack::Pages { inode, first: range.start as u32, count };
+        let reads = match way {
             Way::Read => self.read(inode, offset, len),
             Way::DirectRead => {
-                self.files.write_back(dirty).and_then(|()| self.fetch(inode, offset, len))
+                let written = self.files.write_back(dirty);
+                let runs = written.and_then(|()| self.files.runs(inode, offset, len));
+                runs.map(|runs| self.begin(inode, Vec::new(), &runs).into_iter().collect())
             }
-            Way::DirectWrite => self.files.write_back(dirty),
+            Way::DirectWrite => return self.in_turn(WRITES, came, Work::Direct(dirty)),
         };
-        let error = done.err().map(|e| self.failed(&e));
-        match way {
-            // It was counted.
-            Way::DirectWrite => Answer { at: self.disk.until(came.1), error },
-            _ => self.answer(READS, came, len, error),
+        match reads {
+            Ok(reads) => self.answer_after(&reads, came, len),
+            Err(e) => Answer { error: Some(self.failed(&e)), ..Answer::NOW },
         }
+    }
+
+    fn over(&mut self) -> Option<(u64, Option<Errno>)> {
+        while let Some((read, result)) = self.disk.over() {
+            let error = result.err().map(|e| Errno::from_raw_os_error(FilesError::from(e).errno()));
+            if let Some((inode, pages)) = self.waits.read_over(read, error) {
+                pages.into_iter().for_each(|run| self.cached.remove(inode, run));
+            }
+        }
+        let now = Instant::now();
+        let Over { ticket, kind, since, error } = self.waits.next(now)?;
+        self.calls[kind].time += now.saturating_duration_since(since);
+        Some((ticket, error))
     }
 
     fn refused(&mut self, call: &'static str) {
         self.refused.push(call);
+    }
+
+    fn awaited(&mut self) -> Option<u64> {
+        self.speculation.as_ref()?.awaited()
+    }
+
+    fn reached(&mut self) -> u64 {
+        self.speculation.as_ref().map_or(u64::MAX, Speculation::durable)
+    }
+
+    fn shares(&mut self) {
+        if let Some(speculation) = &mut self.speculation {
+            speculation.is_off = true;
+        }
     }
 
     fn course(&mut self) -> Course {
@@ -278,8 +407,19 @@ impl Watcher for OnDrive {
         if self.is_cut {
             return Course::Stop;
         }
+        self.commit_answered(now);
         self.write_back(now);
-        let next = self.commit_at.min(self.write_at);
+        self.take_turn(now);
+        let mut next = self.commit_at.min(self.write_at);
+        let turn = self.disk.until(Time::ZERO).filter(|_| !self.queue.is_empty());
+        let others = [self.waits.next_due(), self.disk.next_over(), turn];
+        next = others.into_iter().flatten().fold(next, Instant::min);
+        if let Some(speculation) = &self.speculation {
+            if speculation.failed.is_some() {
+                return Course::Stop;
+            }
+            next = speculation.until().map_or(next, |at| at.min(next));
+        }
         Course::Go(Some(cut_at.map_or(next, |at| at.min(next))))
     }
 }

@@ -1,5 +1,7 @@
 //! Programs on drives, from outside: what they find again, what a cut leaves, and what is refused.
 
+mod speculation;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -35,12 +37,7 @@ impl Place {
 
     /// Runs a shell's script with the folder `data` mapped; `$D` is it, `$O` the one around it.
     fn run(&self, options: &[&str], script: &str) -> Result<u8, Error> {
-        let (drive, data) = (self.path("d.ssd"), self.path("data"));
-        let script = format!("D={data} O={}; {script}", self.0.path().display());
-        let mut line = vec!["run", "--drive", &drive, "--map", &data];
-        line.extend(options);
-        line.extend(["--", "sh", "-euc", &script]);
-        run::run(&Line::try_parse_from(line).unwrap().args)
+        run_at(self.0.path(), options, script)
     }
 
     /// The same, which must succeed.
@@ -52,6 +49,16 @@ impl Place {
     fn lose_folder(&self) {
         fs::remove_dir_all(self.path("data")).unwrap();
     }
+}
+
+fn run_at(place: &Path, options: &[&str], script: &str) -> Result<u8, Error> {
+    let path = |name: &str| place.join(name).display().to_string();
+    let (drive, data) = (path("d.ssd"), path("data"));
+    let script = format!("D={data} O={}; {script}", place.display());
+    let mut line = vec!["run", "--drive", &drive, "--map", &data];
+    line.extend(options);
+    line.extend(["--", "sh", "-euc", &script]);
+    run::run(&Line::try_parse_from(line).unwrap().args)
 }
 
 /// Whether this machine can supervise programs; says so where it cannot.
@@ -221,6 +228,12 @@ fn what_is_not_ours_is_refused() {
     says(refused(&[]), "data/a is not as on the drive");
     fs::write(place.path("data/a"), "a\n").unwrap();
     says(refused(&["--journal", "none"]), "--format");
+    // What is refused loses nothing, however often.
+    says(refused(&["--format"]), "data is not empty");
+    let twice = place.path("data");
+    says(refused(&["--format", "--map", &twice]), "data");
+    place.lose_folder();
+    place.sh("test $(cat $D/a) = a");
     place.lose_folder();
     assert_eq!(place.run(&["--format", "--journal", "none"], "test ! -e $D/a").unwrap(), 0);
     let line = ["run", "--drive", "mem:tlc,size=64M", "--cut-after", "1", "--map"];
@@ -256,6 +269,44 @@ assert done == ["writes", "sync"], done
     let script = script.replace("data/", &format!("{data}/"));
     let drive = "mem:tlc,size=64M,program=100ms";
     let line = ["run", "--drive", drive, "--map", &data, "--", "python3", "-c", &script];
+    assert_eq!(run::run(&Line::try_parse_from(line).unwrap().args).unwrap(), 0);
+}
+
+/// What several threads ask of the drive it does at once: eight reads of 250 ms, and as many syncs,
+/// whose commits go together.
+#[test]
+fn threads_share_the_drive() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+import os, sys, threading, time
+def together(work):
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    began = time.monotonic()
+    for t in threads: t.start()
+    for t in threads: t.join()
+    return time.monotonic() - began
+def read(n):
+    fd = os.open("data/old", os.O_RDONLY)
+    assert os.pread(fd, 4096, n << 20) == bytes([65 + n]) * 4096
+def sync(n):
+    fd = os.open("data/%d" % n, os.O_CREAT | os.O_RDWR)
+    os.pwrite(fd, b"x", 0)
+    os.fsync(fd)
+took = together(read)
+assert 0.25 <= took < 1.5, ("reads", took)
+took = together(sync)
+assert 0.2 <= took < 1.6, ("syncs", took)
+"#;
+    let place = Place::new();
+    let data = place.path("data");
+    place.sh("for n in A B C D E F G H; do head -c 1048576 /dev/zero | tr '\\0' $n; done > $D/old");
+    let script = script.replace("data/", &format!("{data}/"));
+    let drive = place.path("d.ssd");
+    let faults = ["--fault", "above:read,delay=250ms", "--fault", "above:flush,delay=100ms"];
+    let line = ["run", "--drive", &drive, "--map", &data];
+    let line = line.into_iter().chain(faults).chain(["--", "python3", "-c", &script]);
     assert_eq!(run::run(&Line::try_parse_from(line).unwrap().args).unwrap(), 0);
 }
 
