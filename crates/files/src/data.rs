@@ -55,6 +55,9 @@ impl<D: Disk> Files<D> {
             return Ok(Some(page.clone()));
         }
         let Some(block) = extents.block(page) else { return Ok(None) };
+        if let Some(page) = self.kept.get(inode, page) {
+            return Ok(Some(page.clone()));
+        }
         let mut page = Arc::new([0; BLOCK]);
         let bytes = &mut Arc::make_mut(&mut page)[..];
         read_committed(&self.journal, &mut self.disk, block, bytes)?;
@@ -320,6 +323,7 @@ impl<D: Disk> Files<D> {
 
     /// Dirty pages that need not be written any more.
     fn drop_dirty(&mut self, inode: Inode, from: u32, to: u32) {
+        self.kept.drop(inode, from, to);
         let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
         let Content::File { extents, dirty } = &mut node.content else {
             unreachable!("it is a file")

@@ -11,6 +11,7 @@ use crate::bag::{Bag, Store};
 use crate::disk::{BLOCK, Disk};
 use crate::error::FilesError;
 use crate::journal::Journal;
+use crate::kept::Kept;
 use crate::layout::Layout;
 use crate::load::load;
 use crate::metadata::Metadata;
@@ -79,6 +80,7 @@ pub struct Files<D> {
     pub(crate) unflushed: bool,
     /// Files of which a write in the background failed, and nobody was told.
     pub(crate) failed: BTreeSet<Inode>,
+    pub(crate) kept: Kept,
     pub(crate) aborted: bool,
 }
 
@@ -170,6 +172,7 @@ impl<D: Disk> Files<D> {
             dirtied: 0,
             unflushed: false,
             failed: BTreeSet::new(),
+            kept: Kept::default(),
             aborted: false,
         }
     }
@@ -256,6 +259,7 @@ impl<D: Disk> Files<D> {
         }
         self.running.eager.remove(&inode);
         self.failed.remove(&inode);
+        self.kept.drop(inode, 0, u32::MAX);
         self.table.pending.push(node.bag.place());
         node.bag.free(&mut self.store);
     }
@@ -326,6 +330,12 @@ impl<D: Disk> Files<D> {
             Content::Link(path) => Ok(path),
             _ => Err(FilesError::NotFile(inode)),
         }
+    }
+
+    /// Keeps as many pages of 4 KiB that were written, as a page cache does, so that a write to a
+    /// part of one does not read it.
+    pub fn keep_pages(&mut self, most: usize) {
+        self.kept = Kept::with(most);
     }
 
     /// How it was made.

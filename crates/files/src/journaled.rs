@@ -178,6 +178,7 @@ impl<D: Disk> Files<D> {
                 let blocks = blocks.filter_map(|(at, bytes)| Some((at?, bytes)));
                 write_in_place(&mut self.disk, blocks)?;
             }
+            dirty.iter().for_each(|(&page, bytes)| self.kept.put(inode, page, bytes));
             dirty.clear();
         }
         self.dirty = 0;

@@ -12,6 +12,7 @@ mod extents;
 mod files;
 mod journal;
 mod journaled;
+mod kept;
 mod layout;
 mod load;
 mod memory;

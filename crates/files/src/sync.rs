@@ -258,12 +258,17 @@ impl<D: Disk> Files<D> {
         };
         let blocks =
             pages.iter().filter_map(|(number, page)| Some((extents.block(*number)?, page)));
-        if let Err(error) = write_in_place(&mut self.disk, blocks) {
-            node.failed = Some(error);
+        let written = write_in_place(&mut self.disk, blocks);
+        if let Err(error) = &written {
+            node.failed = Some(error.clone());
             self.failed.insert(inode);
         }
         self.unflushed = true;
-        for (number, _) in pages {
+        for (number, page) in pages {
+            match &written {
+                Ok(()) => self.kept.put(inode, *number, page),
+                Err(_) => self.kept.drop(inode, *number, *number + 1),
+            }
             self.dirty -= usize::from(dirty.remove(number).is_some());
             self.running.ordered.remove(&(inode, *number));
         }

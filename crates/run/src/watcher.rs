@@ -21,6 +21,8 @@ const EXPIRE: Duration = Duration::from_secs(30);
 /// Blocks that stay free of data, so that what has filled a drive can be removed again: as many
 /// as some changes of names may need.
 const RESERVE: u64 = 256;
+/// Pages that were written and stay in memory, of 4 KiB: 64 MiB.
+const KEPT: usize = 16384;
 /// Pages that are read ahead of a sequential reader, as Linux' 128 KiB.
 const AHEAD: u64 = 32;
 
@@ -88,13 +90,14 @@ pub struct OnDrive {
 impl OnDrive {
     /// Its time begins now.
     pub fn new(
-        files: Files<DriveDisk>,
+        mut files: Files<DriveDisk>,
         disk: DriveDisk,
         cut: Option<Cut>,
         speculation: Option<Speculation>,
     ) -> Self {
         let now = Instant::now();
         disk.begin();
+        files.keep_pages(KEPT);
         Self {
             files,
             disk,

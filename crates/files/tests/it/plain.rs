@@ -1,6 +1,9 @@
 //! Without cuts the files are what a plain tree is.
 
-use files::{Disk, Files, FilesError, Inode, Journal, Kind, Memory, Names, Operation, Options};
+use files::{
+    Disk, DiskError, Files, FilesError, Inode, Journal, Kind, Memory, Names, Operation, Options,
+    WriteBack,
+};
 use proptest::prelude::*;
 
 use crate::model::Model;
@@ -18,8 +21,9 @@ fn kinds() -> impl Strategy<Value = (Journal, Names)> {
     prop_oneof![3 => kinds, 1 => Just((Journal::Data, Names::WithFile))]
 }
 
-fn run(journal: Journal, names: Names, steps: &[Step]) -> Result<(), String> {
+fn run(journal: Journal, names: Names, kept: usize, steps: &[Step]) -> Result<(), String> {
     let mut files = Files::format(Memory::new(700), options(journal, names)).unwrap();
+    files.keep_pages(kept);
     let mut model = Model::new(journal, names);
     for (now, &step) in steps.iter().enumerate() {
         match next(&mut model, step, now) {
@@ -54,15 +58,72 @@ proptest! {
     #[test]
     fn files_are_what_a_plain_tree_is(
         (journal, names) in kinds(),
+        kept in prop_oneof![Just(0), Just(1000), 1usize..50],
         steps in prop::collection::vec(any::<Step>(), 1..300),
     ) {
-        run(journal, names, &steps).map_err(TestCaseError::fail)?;
+        run(journal, names, kept, &steps).map_err(TestCaseError::fail)?;
     }
 }
 
 fn create(parent: u64, name: &[u8], inode: u64, kind: Kind) -> Operation {
     let (parent, inode) = (Inode(parent), Inode(inode));
     Operation::Create { parent, name: name.to_vec(), inode, kind, mode: 0o644 }
+}
+
+/// What was written and is clean need not be read to change a part of it.
+#[test]
+fn a_write_to_a_part_of_a_page_that_is_kept_reads_nothing() {
+    for journal in [Journal::Ordered, Journal::Data] {
+        let mut files =
+            Files::format(Counting::new(512), options(journal, Names::WithFile)).unwrap();
+        for kept in [0, 10] {
+            files.keep_pages(kept);
+            let (inode, name) = (2 + kept as u64, if kept == 0 { b"a" } else { b"b" });
+            files.apply(&create(1, name, inode, Kind::File)).unwrap();
+            let inode = Inode(inode);
+            files.apply(&Operation::Write { inode, offset: 0, data: vec![1; 8192] }).unwrap();
+            files.apply(&Operation::Sync { inode, data: false }).unwrap();
+            files.write_back(WriteBack::Checkpoint).unwrap();
+            let before = files.disk().reads;
+            files.apply(&Operation::Write { inode, offset: 5000, data: vec![2; 10] }).unwrap();
+            assert_eq!(files.disk().reads - before, u64::from(kept == 0), "{journal:?}");
+        }
+    }
+}
+
+/// A disk that counts its reads.
+struct Counting {
+    disk: Memory,
+    reads: u64,
+}
+
+impl Counting {
+    fn new(blocks: u64) -> Self {
+        Self { disk: Memory::new(blocks), reads: 0 }
+    }
+}
+
+impl Disk for Counting {
+    fn blocks(&self) -> u64 {
+        self.disk.blocks()
+    }
+
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), DiskError> {
+        self.reads += 1;
+        self.disk.read(at, bytes)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.disk.write(at, bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.disk.flush()
+    }
+
+    fn trim(&mut self, at: u64, blocks: u64) -> Result<(), DiskError> {
+        self.disk.trim(at, blocks)
+    }
 }
 
 #[test]
