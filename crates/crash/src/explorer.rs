@@ -96,8 +96,8 @@ impl Explorer {
         let ample = || enough(&mut initial.iter().chain(operations(&events)));
         let mut blocks = options.blocks.unwrap_or_else(ample);
         let mut options = options;
-        if options.files.journal == Journal::Data && options.files.journal_blocks.is_none() {
-            options.files.journal_blocks = Some(DATA_RING);
+        if options.files.journal == Journal::Data && options.blocks.is_none() {
+            options.files.journal_blocks.get_or_insert(DATA_RING);
             blocks = blocks.saturating_add(2 * u64::from(DATA_RING)).min((1 << 32) - 1);
         }
         let disk = match options.files.journal {
