@@ -86,6 +86,17 @@ pub fn all(reasons: &Reasons) -> Cell {
 /// What a program did, its threads and all processes that ran it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
+    /// Instructions, those of the dynamic linker among them.
+    pub instructions: u64,
+    /// By the number of the call, what it did from its entry on.
+    pub calls: BTreeMap<i64, Reasons>,
+    /// What the dynamic linker did before.
+    pub linker: Linker,
+}
+
+/// What was done before a program began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Linker {
     /// Instructions.
     pub instructions: u64,
     /// By the number of the call.
@@ -115,23 +126,24 @@ impl Counts {
     /// Reads what the tool wrote.
     pub fn parse(text: &str) -> Result<Counts, CountsError> {
         let mut counts = Counts::default();
-        let mut calls: BTreeMap<i64, Reasons> = BTreeMap::new();
+        let mut cells = Vec::new();
         for (n, line) in text.lines().enumerate() {
             let short: String = line.chars().take(80).collect();
             let wrong = || CountsError { line: n + 1, text: short.clone() };
-            if let Some(rest) = line.strip_prefix("potential 1 ") {
-                let (call, reason, cell) = cell(rest).ok_or_else(wrong)?;
-                calls.entry(call).or_default().entry(reason).or_default().add(&cell);
+            if let Some(rest) = line.strip_prefix("potential 2 ") {
+                cells.push(cell(rest).ok_or_else(wrong)?);
             } else {
-                let rest = line.strip_prefix("potential-end 1 ").ok_or_else(wrong)?;
-                let (instructions, left_out, name) = end(rest).ok_or_else(wrong)?;
+                let rest = line.strip_prefix("potential-end 2 ").ok_or_else(wrong)?;
+                let (instructions, linker, left_out, name) = end(rest).ok_or_else(wrong)?;
                 let program = counts.programs.entry(name.to_owned()).or_default();
                 program.instructions += instructions;
-                for (call, reasons) in std::mem::take(&mut calls) {
-                    let all = program.calls.entry(call).or_default();
-                    for (reason, cell) in reasons {
-                        all.entry(reason).or_default().add(&cell);
-                    }
+                program.linker.instructions += linker;
+                for (is_linker, call, reason, cell) in cells.drain(..) {
+                    let calls = match is_linker {
+                        true => &mut program.linker.calls,
+                        false => &mut program.calls,
+                    };
+                    calls.entry(call).or_default().entry(reason).or_default().add(&cell);
                 }
                 counts.reports += 1;
                 counts.left_out += left_out;
@@ -141,10 +153,15 @@ impl Counts {
     }
 }
 
-/// `PID CALL REASON COUNT SUM SQUARES LONGEST CLASS...`
-fn cell(text: &str) -> Option<(i64, Reason, Cell)> {
+/// `PID WHOSE CALL REASON COUNT SUM SQUARES LONGEST CLASS...`
+fn cell(text: &str) -> Option<(bool, i64, Reason, Cell)> {
     let mut words = text.split(' ');
     let _process: u32 = words.next()?.parse().ok()?;
+    let is_linker = match words.next()? {
+        "linker" => true,
+        "program" => false,
+        _ => return None,
+    };
     let call = words.next()?.parse().ok()?;
     let reason = match words.next()? {
         "buffer" => Reason::Buffer,
@@ -161,16 +178,17 @@ fn cell(text: &str) -> Option<(i64, Reason, Cell)> {
     for class in &mut cell.classes {
         *class = words.next()?.parse().ok()?;
     }
-    words.next().is_none().then_some((call, reason, cell))
+    words.next().is_none().then_some((is_linker, call, reason, cell))
 }
 
-/// `PID INSTRUCTIONS LEFT-OUT PROGRAM`
-fn end(text: &str) -> Option<(u64, u64, &str)> {
-    let mut words = text.splitn(4, ' ');
+/// `PID INSTRUCTIONS LINKER LEFT-OUT PROGRAM`
+fn end(text: &str) -> Option<(u64, u64, u64, &str)> {
+    let mut words = text.splitn(5, ' ');
     let _process: u32 = words.next()?.parse().ok()?;
-    let (instructions, left_out) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let mut number = || words.next()?.parse().ok();
+    let (instructions, linker, left_out) = (number()?, number()?, number()?);
     let program = words.next()?;
-    Some((instructions, left_out, program.rsplit('/').next().unwrap_or(program)))
+    Some((instructions, linker, left_out, program.rsplit('/').next().unwrap_or(program)))
 }
 
 #[cfg(test)]
@@ -178,13 +196,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn line(call: i64, reason: &str, took: &[u64]) -> String {
+    fn line(whose: &str, call: i64, reason: &str, took: &[u64]) -> String {
         let mut classes = [0u64; CLASSES];
         took.iter().for_each(|took| classes[took.max(&1).ilog2() as usize] += 1);
         let squares: u64 = took.iter().map(|took| took * took).sum();
         let classes: Vec<String> = classes.iter().map(u64::to_string).collect();
         format!(
-            "potential 1 7 {call} {reason} {} {} {squares} {} {}\n",
+            "potential 2 7 {whose} {call} {reason} {} {} {squares} {} {}\n",
             took.len(),
             took.iter().sum::<u64>(),
             took.iter().max().unwrap_or(&0),
@@ -194,12 +212,13 @@ mod tests {
 
     #[test]
     fn reports_of_one_program_are_summed_up() {
-        let text = line(1, "1", &[100, 300])
-            + &line(0, "buffer", &[10])
-            + "potential-end 1 7 5000 0 /usr/bin/dd\n"
-            + &line(1, "1", &[200])
-            + "potential-end 1 8 1000 2 dd\n"
-            + "potential-end 1 9 50 0 /bin/a b\n";
+        let text = line("program", 1, "1", &[100, 300])
+            + &line("program", 0, "buffer", &[10])
+            + &line("linker", 0, "buffer", &[70, 80])
+            + "potential-end 2 7 5000 700 0 /usr/bin/dd\n"
+            + &line("program", 1, "1", &[200])
+            + "potential-end 2 8 1000 0 2 dd\n"
+            + "potential-end 2 9 50 0 0 /bin/a b\n";
         let counts = Counts::parse(&text).expect("it is the tool's");
         assert_eq!((counts.reports, counts.left_out), (3, 2));
         assert_eq!(counts.programs.keys().collect::<Vec<_>>(), ["a b", "dd"]);
@@ -210,12 +229,16 @@ mod tests {
         // 128 to 255 hold the one in the middle.
         assert_eq!((writes.median(), writes.longest), (192.0, 300));
         assert_eq!(dd.calls[&0][&Reason::Buffer].count, 1);
+        assert_eq!((dd.linker.instructions, dd.linker.calls.len()), (700, 1));
+        assert_eq!(dd.linker.calls[&0][&Reason::Buffer].sum, 150);
     }
 
     #[test]
     fn what_is_not_the_tools_is_told_by_its_line() {
-        let good = line(1, "1", &[4]);
-        for bad in ["", "potential 2 7", "potential 1 7 1 why 1 1 1 1", "potential-end 1 7 x 0 a"] {
+        let good = line("program", 1, "1", &[4]);
+        let ends = ["potential-end 2 7 x 0 0 a", "potential-end 1 7 1 0 a"];
+        let lines = ["", "potential 3 7", "potential 2 7 program 1 why 1 1 1 1"];
+        for bad in lines.into_iter().chain(ends) {
             let text = format!("{good}{bad}\n");
             assert_eq!(Counts::parse(&text).map_err(|e| e.line), Err(2), "{bad:?}");
         }
@@ -225,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(potential( |-end )1? ?[0-9a-z ]{0,40}\n){0,4}\\PC{0,40}") {
+        fn no_text_panics(text in "(potential( |-end )2? ?[0-9a-z ]{0,40}\n){0,4}\\PC{0,40}") {
             let _ = Counts::parse(&text);
         }
     }

@@ -2,12 +2,14 @@
  * between a read or write of a file, or a wait for its durability, and the point where it must
  * stop (Wei, Bjorling, Bonnet and Swanson, USENIX ATC 2014, section 3). It stops at a system call
  * with a side effect, at a store to memory that is shared with other processes, and after a read
- * at the first load from what was read.
+ * at the first load from what was read. What the dynamic linker does before the program begins, at
+ * its entry, is told apart.
  *
  * At the end, and before a program gives way to another, it adds to the file of --to a line for
- * each call and reason: format, process, call, reason, how many, sum, sum of squares, longest, and
- * how many there are of 2^n to 2^(n+1) - 1 instructions each; and a last line: format, process,
- * instructions, what was left out for want of room, program.
+ * each call and reason: format, process, whose it is (linker or program), call, reason, how many,
+ * sum, sum of squares, longest, and how many there are of 2^n to 2^(n+1) - 1 instructions each; and
+ * a last line: format, process, instructions, those of the linker, what was left out for want of
+ * room, program.
  */
 #include "pub_tool_basics.h"
 #include "pub_tool_aspacemgr.h"
@@ -39,7 +41,7 @@ typedef struct { Addr lo, hi; } Range;
 
 /* Since an I/O a thread goes on by speculation, or has stopped. */
 typedef struct {
-   Bool is_open;
+   Bool is_open, is_linker;
    UInt call;
    ULong since;
 } Window;
@@ -56,6 +58,7 @@ typedef struct {
 } Thread;
 
 typedef struct {
+   Bool is_linker;
    UInt call, reason;
    ULong count, sum, longest;
    Double squares;
@@ -73,17 +76,26 @@ static ThreadId current;
 /* Windows that are open, and of these the ones after a read; whose these are. */
 static UWord open, reading;
 static ThreadId readers[THREADS];
+/* Where the program begins, as the kernel tells the dynamic linker; whether it has, and how many
+ * instructions came before, until they are told. The core's, which no header for tools has. */
+extern UWord* VG_(client_auxv);
+#define ENTRY_IN_AUXV 9
+static Addr entry;
+static Bool is_entered;
+static ULong linker_count;
 
 static ULong now(ThreadId tid)
 {
    return threads[tid].done + (tid == current ? count - base : 0);
 }
 
-static Cell* cell(UInt call, UInt reason)
+static Cell* cell(Bool is_linker, UInt call, UInt reason)
 {
    for (UInt n = 0; n < used; n++)
-      if (cells[n].call == call && cells[n].reason == reason) return &cells[n];
+      if (cells[n].call == call && cells[n].reason == reason && cells[n].is_linker == is_linker)
+         return &cells[n];
    if (used == CELLS) { left_out++; return NULL; }
+   cells[used].is_linker = is_linker;
    cells[used].call = call;
    cells[used].reason = reason;
    return &cells[used++];
@@ -94,7 +106,7 @@ static void stop(ThreadId tid, UInt which, UInt reason)
    Window* window = &threads[tid].window[which];
    if (!window->is_open) return;
    ULong took = now(tid) - window->since;
-   Cell* of = cell(window->call, reason);
+   Cell* of = cell(window->is_linker, window->call, reason);
    UInt class = 0;
    window->is_open = False;
    open--;
@@ -118,7 +130,7 @@ static void stop_both(ThreadId tid, UInt reason)
 
 static void begin(ThreadId tid, UInt which, UInt call)
 {
-   threads[tid].window[which] = (Window){ True, call, now(tid) };
+   threads[tid].window[which] = (Window){ True, !is_entered, call, now(tid) };
    open++;
    if (which == OF_READ) readers[reading++] = tid;
 }
@@ -260,6 +272,12 @@ static VG_REGPARM(2) void stored(Addr at, SizeT size)
       }
 }
 
+static void entered(void)
+{
+   if (!is_entered) linker_count = count;
+   is_entered = True;
+}
+
 static void runs(ThreadId tid, ULong blocks)
 {
    if (tid == current) return;
@@ -325,6 +343,11 @@ static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayo
       if (!s) continue;
       switch (s->tag) {
          case Ist_IMark:
+            if (!is_entered && s->Ist.IMark.addr == entry) {
+               add(out, &pending);
+               addStmtToIRSB(out, IRStmt_Dirty(unsafeIRDirty_0_N(0, "entered",
+                  VG_(fnptr_to_fnentry)(&entered), mkIRExprVec_0())));
+            }
             pending++;
             break;
          case Ist_Exit:
@@ -392,7 +415,7 @@ static void report(void)
    length = 0;
    for (UInt n = 0; n < used; n++) {
       Cell* of = &cells[n];
-      SAY("potential 1 %d %u ", VG_(getpid)(), of->call);
+      SAY("potential 2 %d %s %u ", VG_(getpid)(), of->is_linker ? "linker" : "program", of->call);
       if (of->reason == BY_BUFFER) SAY("buffer");
       else if (of->reason == BY_SHARED) SAY("shared");
       else SAY("%u", of->reason);
@@ -400,7 +423,9 @@ static void report(void)
       for (UInt c = 0; c < CLASSES; c++) SAY(" %u", of->classes[c]);
       SAY("\n");
    }
-   SAY("potential-end 1 %d %llu %u %s\n", VG_(getpid)(), count - told, left_out,
+   /* Who ends before the program begins was the linker. */
+   if (!is_entered) linker_count = count - told;
+   SAY("potential-end 2 %d %llu %llu %u %s\n", VG_(getpid)(), count - told, linker_count, left_out,
        VG_(args_the_exename));
    Int fd = to ? VG_(fd_open)(to, VKI_O_WRONLY | VKI_O_CREAT | VKI_O_APPEND, 0600) : -1;
    if (fd < 0 || VG_(write)(fd, text, length) != (Int)length)
@@ -408,6 +433,7 @@ static void report(void)
    if (fd >= 0) VG_(close)(fd);
    told = count;
    used = left_out = 0;
+   linker_count = 0;
    VG_(memset)(cells, 0, sizeof cells);
 }
 
@@ -423,7 +449,7 @@ static void forked(ThreadId tid)
    used = left_out = 0;
    VG_(memset)(cells, 0, sizeof cells);
    threads[current].done += count - base;
-   count = base = told = 0;
+   count = base = told = linker_count = 0;
    for (UInt n = 0; n < THREADS; n++)
       threads[n].window[OF_WRITE].is_open = threads[n].window[OF_READ].is_open = False;
    open = reading = 0;
@@ -441,7 +467,11 @@ static void usage(void)
 
 static void no_debug_usage(void) { }
 
-static void at_start(void) { }
+static void at_start(void)
+{
+   for (UWord* pair = VG_(client_auxv); pair && pair[0] != 0; pair += 2)
+      if (pair[0] == ENTRY_IN_AUXV) entry = pair[1];
+}
 
 static void init(void)
 {

@@ -5,6 +5,7 @@
 //! that counts, which says the rest. Guarantees: instructions are exact, and all calls are
 //! counted. May fail: the tool cannot be built, the program cannot be started.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,7 +18,7 @@ use drive::error::Error;
 use measure::units;
 use serde_json::{Value, json};
 
-use crate::counts::{Cell, Counts, Program, Reason, Reasons, all};
+use crate::counts::{Cell, Counts, Linker, Program, Reason, Reasons, all};
 use crate::names::name;
 use crate::tool::{Tool, ToolError};
 
@@ -161,7 +162,7 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// Stretches below which nothing is said of a program's kind: its start has some.
+/// Stretches below which nothing is said of a program's kind.
 const FEW: u64 = 12;
 
 /// The paper's three kinds of programs, by instructions from one write to what must wait for it,
@@ -265,6 +266,7 @@ impl Report {
                 let figures = figures.each_ref().map(String::as_str);
                 text += &row(&name(*call), &count, &rate, figures, &stops.join(", "));
             }
+            text += &linker(&of.linker);
         }
         if self.programs().is_empty() {
             text += "\nNo I/O on files.\n";
@@ -286,8 +288,8 @@ impl Report {
 
     fn to_json(&self, args: &PotentialArgs) -> Value {
         let words: Vec<_> = args.program.iter().map(|word| word.to_string_lossy()).collect();
-        let programs = self.programs().into_iter().map(|(program, of)| {
-            let calls = of.calls.iter().map(|(call, reasons)| {
+        let calls_of = |calls: &BTreeMap<i64, Reasons>| {
+            let calls = calls.iter().map(|(call, reasons)| {
                 let cell = all(reasons);
                 let stops = stops(reasons).into_iter();
                 json!({
@@ -304,11 +306,18 @@ impl Report {
                         .collect::<Vec<_>>(),
                 })
             });
+            calls.collect::<Vec<_>>()
+        };
+        let programs = self.programs().into_iter().map(|(program, of)| {
             json!({
                 "program": program,
                 "class": class(of),
                 "instructions": of.instructions,
-                "calls": calls.collect::<Vec<_>>(),
+                "calls": calls_of(&of.calls),
+                "linker": {
+                    "instructions": of.linker.instructions,
+                    "calls": calls_of(&of.linker.calls),
+                },
             })
         });
         json!({
@@ -319,6 +328,19 @@ impl Report {
             "left_out": self.potential.counts.left_out,
         })
     }
+}
+
+/// What the dynamic linker did, if there was one, as a line.
+fn linker(linker: &Linker) -> String {
+    if linker.instructions == 0 {
+        return String::new();
+    }
+    let instructions = units::count(linker.instructions as f64);
+    let calls = linker.calls.iter().map(|(call, reasons)| {
+        format!(", {} {}", units::count(all(reasons).count as f64), name(*call))
+    });
+    let calls: String = calls.collect();
+    format!("  before, the dynamic linker: {instructions} instructions{calls}\n")
 }
 
 /// A line of the table.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use speculation::counts::{Counts, Reason, all};
+use speculation::counts::{Counts, Linker, Reason, all};
 use speculation::tool::Tool;
 
 fn counted(tool: &Tool, folder: &Path, program: &[&str]) -> Counts {
@@ -31,11 +31,12 @@ fn stretches_are_as_long_as_they_are_and_end_where_they_must() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.c");
     let program = folder.path().join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-w", "-D_GNU_SOURCE", "-pthread", "-Wl,-z,now", "-o"])
-        .arg(&program)
-        .arg(source);
-    assert!(cc.status().expect("a C compiler").success());
+    let build = |how: &str| {
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-w", "-D_GNU_SOURCE", "-pthread", how, "-o"]).arg(&program).arg(source);
+        assert!(cc.status().expect("a C compiler").success());
+    };
+    build("-Wl,-z,now");
     let tool = Tool::build().expect("valgrind and its libraries");
     let counts = counted(&tool, folder.path(), &["./program"]);
 
@@ -50,10 +51,21 @@ fn stretches_are_as_long_as_they_are_and_end_where_they_must() {
     assert!(!counts.programs["program"].calls.contains_key(&libc::SYS_write), "a pipe is no file");
     assert!(counts.programs.contains_key("true"));
     assert_eq!(counts.left_out, 0);
+    // It reads the C library's header before, which is none of the program's.
+    let program = &counts.programs["program"];
+    assert!(!program.calls.contains_key(&libc::SYS_read), "{:?}", program.calls);
+    assert!(all(&program.linker.calls[&libc::SYS_read]).count >= 1, "{:?}", program.linker);
+    assert!((1..program.instructions).contains(&program.linker.instructions));
 
     let again = counted(&tool, folder.path(), &["./program"]);
     let writes = |counts: &Counts| counts.programs["program"].calls[&libc::SYS_preadv].clone();
     assert_eq!(writes(&counts), writes(&again), "what is counted does not depend on the machine");
+
+    // Without a dynamic linker all is the program's.
+    build("-static");
+    let whole = counted(&tool, folder.path(), &["./program"]);
+    assert_eq!(whole.programs["program"].linker, Linker::default());
+    assert_eq!(writes(&counts), writes(&whole));
 }
 
 #[test]
@@ -66,5 +78,6 @@ fn dd_is_pure_io() {
     let writes = all(&dd.calls[&libc::SYS_write]);
     assert_eq!(writes.count, 16);
     assert!((50.0..2_000.0).contains(&writes.median()), "{}", writes.median());
+    assert!(all(&dd.linker.calls[&libc::SYS_read]).count >= 1, "{:?}", dd.linker);
     assert_eq!(dd.calls[&libc::SYS_read][&Reason::Call(libc::SYS_write)].count, 16);
 }
