@@ -62,6 +62,12 @@ fn named(place: &Place) -> Option<Stat> {
     statat(&place.folder, place.name(), AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
+/// Whether a name in a folder that is not mapped is that of one that is: it stays where it is, as
+/// where something is mounted.
+fn is_mounted(session: &Session, place: &Place) -> bool {
+    named(place).is_some_and(|it| is_folder(&it) && session.tree.get(Key::of(&it)).is_some())
+}
+
 /// The file that loses a name, if it is a mapped one.
 struct Loser {
     key: Key,
@@ -99,7 +105,9 @@ fn lost(session: &mut Session, loser: Loser) -> Result<(), Errno> {
 
 fn remove(session: &mut Session, call: &Call, folder: i32, n: usize, flags: AtFlags) -> Carried {
     let place = place(&mut session.processes, call, folder, n)?;
-    let Some(parent) = session.tree.find(&place.folder)? else { return Ok(Reply::Continue) };
+    let Some(parent) = session.tree.find(&place.folder)? else {
+        return if is_mounted(session, &place) { Err(Errno::BUSY) } else { Ok(Reply::Continue) };
+    };
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);
     }
@@ -229,6 +237,9 @@ fn rename(session: &mut Session, call: &Call, from: At, to: At, flags: i32) -> C
     let new = place(&mut session.processes, call, to.0, to.1)?;
     let parents = (session.tree.find(&old.folder)?, session.tree.find(&new.folder)?);
     let (out_of, into) = match parents {
+        (None, None) if is_mounted(session, &old) || is_mounted(session, &new) => {
+            return Err(Errno::BUSY);
+        }
         (None, None) => return Ok(Reply::Continue),
         (Some(out_of), Some(into)) => (out_of, into),
         _ => return Err(over_border(&old, &new, flags)),

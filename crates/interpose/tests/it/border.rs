@@ -299,3 +299,30 @@ fn signals_go_to_the_program_and_then_to_what_it_left() {
         assert_eq!(child.wait().unwrap().code(), Some(code), "{script}");
     }
 }
+
+/// The mapped folder itself stays where it is, as where something is mounted: a program that makes
+/// its folder anew (RocksDB does) goes on in the one that is mapped.
+#[test]
+fn the_mapped_folder_is_not_removed_and_not_renamed() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    let script = r#"
+import os, errno
+here, outside = os.getcwd(), os.environ["OUTSIDE"]
+def is_busy(call, *args):
+    try: call(*args)
+    except OSError as e: assert e.errno == errno.EBUSY, e
+    else: assert False, call
+is_busy(os.rmdir, here)
+is_busy(os.rename, here, here + "2")
+os.mkdir(outside + "/other")
+is_busy(os.rename, outside + "/other", here)
+os.rename(outside + "/other", outside + "/another")
+os.rmdir(outside + "/another")
+open("f", "w").write("f")
+"#;
+    let recorder = place.check(&["python3", "-c", script]);
+    assert!(recorder.operations().any(|it| matches!(it, Operation::Write { .. })));
+}
