@@ -26,7 +26,7 @@ SOAK_JOBS ?= $(shell nproc)
 TARGET_DIR := $${CARGO_TARGET_DIR:-target}
 
 # Foreign programs that the client tests use, each with its Debian package.
-CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind redis-cli:redis-tools sqlite3:sqlite3 git:git chromium:chromium
+CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind redis-cli:redis-tools redis-server:redis-server db_bench:rocksdb-tools sqlite3:sqlite3 git:git chromium:chromium
 
 # All that tests use, without the benchmarks; a build of one package alone has
 # other features and is another build.

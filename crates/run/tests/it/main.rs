@@ -129,6 +129,46 @@ fn databases_repositories_and_archives_are_whole() {
 }
 
 #[test]
+fn servers_and_storage_engines_find_their_data_again() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    if has("redis-server") {
+        let server = "redis-server --port 0 --unixsocket $O/socket --dir $D/redis --save '' \
+            --appendonly yes --appendfsync always --loglevel warning > /dev/null &
+            cli() { redis-cli -s $O/socket \"$@\"; }
+            until cli ping 2> /dev/null | grep -q PONG; do sleep 0.05; done";
+        place.sh(&format!(
+            "mkdir $D/redis; {server}
+            for n in $(seq 40); do echo set key$n $n; done | cli > $O/answers
+            test $(grep -c OK $O/answers) = 40; cli bgrewriteaof > /dev/null
+            cli set last one > /dev/null; cli shutdown nosave; wait"
+        ));
+        place.lose_folder();
+        place.sh(&format!(
+            "{server}
+            test $(cli get key37) = 37; test $(cli get last) = one; test $(cli dbsize) = 41
+            cli shutdown nosave; wait"
+        ));
+    }
+    if has("db_bench") {
+        // It removes its folder, which is the mapped one, and makes it anew.
+        let bench = "db_bench --db=$D --num=5000 --threads=2 --compression_type=none";
+        place.lose_folder();
+        let fill = format!("{bench} --benchmarks=fillseq,compact > /dev/null 2>&1");
+        assert_eq!(place.run(&["--format"], &fill).unwrap(), 0);
+        place.lose_folder();
+        place.sh(&format!(
+            "{bench} --use_existing_db=1 --benchmarks=readseq,verifychecksum \
+            > $O/read 2>&1; grep -q 'readseq' $O/read; test $(ls $D/*.sst | wc -l) -ge 1
+            db_bench --db=$D --num=5000 --reads=5000 --use_existing_db=1 --benchmarks=readrandom \
+            > $O/read 2>&1; grep -q '(5000 of 5000 found)' $O/read"
+        ));
+    }
+}
+
+#[test]
 fn fio_verifies_what_it_wrote() {
     if !is_able() || !has("fio") {
         return;
