@@ -104,11 +104,9 @@ const OWN: &[i64] = &[
     libc::SYS_prctl,
     libc::SYS_seccomp,
     libc::SYS_setrlimit,
-    libc::SYS_prlimit64,
     libc::SYS_umask,
     libc::SYS_chdir,
     libc::SYS_fchdir,
-    libc::SYS_sched_setaffinity,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -136,12 +134,9 @@ const OWN: &[i64] = &[
     libc::SYS_pipe2,
     libc::SYS_socket,
     libc::SYS_socketpair,
-    libc::SYS_setsockopt,
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_dup,
-    libc::SYS_fcntl,
-    libc::SYS_flock,
 ];
 
 const WAITING: &[i64] = &[

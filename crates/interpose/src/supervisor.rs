@@ -349,6 +349,7 @@ impl Supervisor<'_> {
         let awaited = if is_effect { self.session.watcher.awaited() } else { None };
         let until = std::mem::take(&mut self.session.until);
         if let Some(number) = awaited.filter(|_| calls::is_seen(&mut self.session, &call)) {
+            self.session.watcher.holds(number);
             self.held.hold_effect(call.id, number);
         } else if until.is_now() {
             self.session.listener.reply(call.id, &reply);

@@ -117,11 +117,17 @@ pub trait Watcher {
         let _ = (process, code);
     }
 
-    /// The program is about to do what others can see: to write, send, make, remove, signal or end
-    /// something outside the mapped files. It does when [`Watcher::reached`] is at that number;
-    /// at once where none is given. Numbers never become less. Calls of other threads go on.
+    /// What the program would wait for, were it about to do what others can see: to write, send,
+    /// make, remove, signal or end something outside the mapped files. Nothing where none is given.
+    /// Numbers never become less.
     fn awaited(&mut self) -> Option<u64> {
         None
+    }
+
+    /// It is about to, and waits until [`Watcher::reached`] is at that number. Calls of other
+    /// threads go on.
+    fn holds(&mut self, number: u64) {
+        let _ = number;
     }
 
     /// What waits for numbers up to this may happen.

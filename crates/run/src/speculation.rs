@@ -17,6 +17,8 @@ pub struct Speculation {
     answered: u64,
     /// Up to which number they are durable.
     durable: u64,
+    /// An effect waits for that number, or did.
+    held: u64,
     /// A commit that the drive has until then, and up to which number it makes durable.
     committing: Option<(Instant, u64)>,
     /// Commits that were begun.
@@ -28,9 +30,20 @@ pub struct Speculation {
 }
 
 impl Speculation {
+    /// Whether the next sync is answered at once. Not while an effect waits: its thread hands over
+    /// what its memory holds when it goes on, which others may change after their syncs.
+    pub fn answers(&self) -> bool {
+        !self.is_off && self.held <= self.durable
+    }
+
     /// A sync is answered.
     pub fn answer(&mut self) {
         self.answered += 1;
+    }
+
+    /// An effect begins to wait.
+    pub fn hold(&mut self, number: u64) {
+        self.held = self.held.max(number);
     }
 
     /// What an effect of now waits for.

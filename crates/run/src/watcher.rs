@@ -327,7 +327,7 @@ impl Watcher for OnDrive {
         self.changes += 1;
         self.cached.note(operation);
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
-        if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| !it.is_off) {
+        if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| it.answers()) {
             speculation.answer();
             self.calls[kind(operation)].count += 1;
             self.commit_answered(came.0);
@@ -388,6 +388,12 @@ impl Watcher for OnDrive {
 
     fn awaited(&mut self) -> Option<u64> {
         self.speculation.as_ref()?.awaited()
+    }
+
+    fn holds(&mut self, number: u64) {
+        if let Some(speculation) = &mut self.speculation {
+            speculation.hold(number);
+        }
     }
 
     fn reached(&mut self) -> u64 {

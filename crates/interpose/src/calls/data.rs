@@ -196,9 +196,14 @@ pub(super) fn read(session: &mut Session, call: &Call) -> Carried {
 }
 
 /// Copies inside the kernel to a mapped file: programs then read and write by themselves, as on
-/// file systems that cannot copy. So they do where outputs are told and these would not be.
+/// file systems that cannot copy. So they do where outputs are told and these would not be, and
+/// from a mapped file where effects wait: a pipe would have its pages, and what is written later.
 pub(super) fn copy(session: &mut Session, call: &Call, to: usize, errno: Errno) -> Carried {
     let is_clone = call.number == libc::SYS_ioctl;
+    let from = if call.number == libc::SYS_sendfile { 1 } else { 0 };
+    if session.wants.effects && !is_clone && mapped(session, call, call.int(from))?.is_some() {
+        return Err(errno);
+    }
     match descriptor(session, call, call.int(to))? {
         Descriptor::Mapped(file) if file.is_file() => Err(errno),
         Descriptor::Other(_) if session.wants.outputs && !is_clone => Err(errno),

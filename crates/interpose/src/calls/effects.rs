@@ -1,7 +1,7 @@
 //! Which calls that the kernel carries out others can see: files that are not mapped, sockets,
 //! pipes, terminals, signals, the end of a process.
 
-use rustix::fs::{FileType, OFlags, fcntl_getfl};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 
 use super::{Descriptor, descriptor};
 use crate::notify::Call;
@@ -15,13 +15,19 @@ pub(crate) fn is_seen(session: &mut Session, call: &Call) -> bool {
         libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv => false,
         libc::SYS_preadv | libc::SYS_preadv2 | libc::SYS_fsync | libc::SYS_fdatasync => false,
         libc::SYS_sync | libc::SYS_syncfs | libc::SYS_sync_file_range => false,
-        libc::SYS_mmap | libc::SYS_msync | libc::SYS_munmap => false,
-        // The other end sees it.
-        libc::SYS_close => has_end(session, call, 0),
+        libc::SYS_msync | libc::SYS_munmap => false,
+        // The first that is stored there is seen.
+        libc::SYS_mmap => shares(session, call),
+        libc::SYS_openat => open_is_seen(session, call, call.int(0), 1),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => open_is_seen(session, call, libc::AT_FDCWD, 0),
+        // The other end sees it, and who waits for a lock.
+        libc::SYS_close => has_end(session, call, 0) || has_lock(session, call),
         libc::SYS_dup3 => has_end(session, call, 1),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_dup2 => has_end(session, call, 1),
-        libc::SYS_ioctl | libc::SYS_fchown | libc::SYS_fremovexattr => !is_mapped(session, call),
+        libc::SYS_ioctl | libc::SYS_fcntl | libc::SYS_flock => !is_mapped(session, call),
+        libc::SYS_fchown | libc::SYS_fremovexattr => !is_mapped(session, call),
         libc::SYS_utimensat if call.args[1] == 0 => !is_mapped(session, call),
         libc::SYS_utimensat | libc::SYS_fchownat => !leads_to_mapped(session, call, call.int(0), 1),
         libc::SYS_removexattr | libc::SYS_lremovexattr => {
@@ -58,6 +64,31 @@ fn has_end(session: &mut Session, call: &Call, n: usize) -> bool {
         Ok(Descriptor::Mapped(_) | Descriptor::Unknown) => false,
         Err(_) => true,
     }
+}
+
+/// Whether a regular file that is not mapped has a lock, which goes when it is closed.
+fn has_lock(session: &mut Session, call: &Call) -> bool {
+    if is_mapped(session, call) {
+        return false;
+    }
+    let about = format!("/proc/{}/fdinfo/{}", call.thread, call.int(0));
+    std::fs::read_to_string(about).is_ok_and(|text| text.contains("lock:"))
+}
+
+/// Whether an open makes, cuts, or is met by others.
+fn open_is_seen(session: &mut Session, call: &Call, folder: i32, n: usize) -> bool {
+    let flags = OFlags::from_bits_retain(call.args[n + 1] as u32);
+    if flags.intersects(OFlags::CREATE | OFlags::TRUNC) {
+        return true;
+    }
+    let path = path::argument(call, n);
+    let file =
+        path.and_then(|it| path::file(&mut session.processes, call.thread, folder, it, true));
+    let stat = file.and_then(|file| fstat(&file));
+    stat.is_ok_and(|it| {
+        let kind = FileType::from_raw_mode(it.st_mode);
+        !matches!(kind, FileType::RegularFile | FileType::Directory)
+    })
 }
 
 /// Whether the call makes memory that others see, too, and that the program can write to.

@@ -48,8 +48,8 @@ pub(super) fn map(session: &mut Session, call: &Call) -> Carried {
     Ok(Reply::Continue)
 }
 
-/// Memory that has no file.
-pub(super) fn attach(session: &mut Session) -> Carried {
+/// Memory that others see, and that has no file; or that a pipe has.
+pub(super) fn share(session: &mut Session) -> Carried {
     session.watcher().shares();
     Ok(Reply::Continue)
 }

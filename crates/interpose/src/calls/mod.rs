@@ -44,7 +44,7 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_mmap => mapped::map(session, call),
         libc::SYS_msync => mapped::sync(session, call),
         libc::SYS_munmap => mapped::unmap(session, call),
-        libc::SYS_shmat => mapped::attach(session),
+        libc::SYS_shmat | libc::SYS_vmsplice => mapped::share(session),
         libc::SYS_exit_group => mapped::exit(session, call),
         libc::SYS_openat | libc::SYS_openat2 => open::open(session, call),
         libc::SYS_fchmod | libc::SYS_fchmodat | libc::SYS_fchmodat2 => modes::chmod(session, call),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use files::Operation;
 use interpose::{Answer, Course, Program, Tree, Wants, Watcher};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::run::{Place, compiled, is_able};
 
@@ -21,8 +22,11 @@ const LONG: Duration = Duration::from_millis(30);
 struct Others {
     pipe: PipeReader,
     socket: UnixStream,
+    fifo: OwnedFd,
     outside: PathBuf,
     victim: Child,
+    /// Whether a lock of the program's is looked at.
+    locks: bool,
 }
 
 impl Others {
@@ -32,11 +36,15 @@ impl Others {
         let mut ends = [
             PollFd::new(&self.pipe, PollFlags::IN),
             PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP),
+            PollFd::new(&self.fifo, PollFlags::IN),
         ];
+        let old = self.outside.join("old");
+        let is_free = || File::open(&old).unwrap().try_lock().is_ok();
         poll(&mut ends, Some(&Timespec::default())).unwrap() > 0
             || self.victim.try_wait().unwrap().is_some()
             || fs::read_dir(&self.outside).unwrap().count() != 1
-            || state(&self.outside.join("old")) != Some((b"old".to_vec(), 0o644, 0, 1))
+            || (self.locks && is_free())
+            || state(&old) != Some((b"old".to_vec(), 0o644, 0, 1))
     }
 }
 
@@ -65,7 +73,8 @@ struct Waiting {
     lets_go: bool,
     went_on: bool,
     shares: bool,
-    seen_early: bool,
+    /// Whether others had seen something when it was stopped.
+    seen_early: Option<bool>,
 }
 
 impl Waiting {
@@ -108,7 +117,8 @@ impl Watcher for Waiting {
             return Course::Go(Some(since + LONG));
         }
         if !self.lets_go {
-            self.seen_early = self.others.see();
+            // Asked again when all were killed.
+            self.seen_early.get_or_insert_with(|| self.others.see());
             return Course::Stop;
         }
         Course::Go(None)
@@ -121,10 +131,14 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
     let (pipe, to) = std::io::pipe().unwrap();
     let (socket, end) = UnixStream::pair().unwrap();
     let victim = Command::new("sleep").arg("60").spawn().unwrap();
+    let fifo = place.all.path().join("fifo");
+    rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let reader = rustix::fs::open(&fifo, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     let program = Program {
         command: vec![program.into(), what.into()],
         environment: vec![
             ("OUTSIDE".into(), place.outside.clone().into()),
+            ("FIFO".into(), fifo.into()),
             ("VICTIM".into(), victim.id().to_string().into()),
         ],
         folder: Some(place.mapped.clone()),
@@ -134,7 +148,9 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
             Some(File::create(place.all.path().join("err")).unwrap().into()),
         ],
     };
-    let others = Others { pipe, socket, outside: place.outside.clone(), victim };
+    let locks = what.contains("lock");
+    let others =
+        Others { pipe, socket, fifo: reader, outside: place.outside.clone(), victim, locks };
     let mut waiting = Waiting {
         others,
         syncs: 0,
@@ -142,12 +158,13 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
         lets_go,
         went_on: false,
         shares: false,
-        seen_early: false,
+        seen_early: None,
     };
     let mut tree = Tree::of(&place.mapped, &mut |_, _| None).unwrap();
     let ended = interpose::run(&program, &mut tree, &mut waiting).unwrap();
     drop(program);
-    if lets_go && !["exit", "exit_thread", "exec", "segment"].contains(&what) {
+    let is_unseen = ["exit", "exit_thread", "exec", "segment", "setsockopt", "flags"];
+    if lets_go && !is_unseen.contains(&what) {
         assert!(waiting.others.see(), "{what}: the test would not see it");
     }
     (waiting, ended.code)
@@ -182,6 +199,12 @@ const EFFECTS: &[&str] = &[
     "rename",
     "unlink",
     "setxattr",
+    "open_fifo",
+    "setsockopt",
+    "flags",
+    "unlock",
+    "close_lock",
+    "memory",
     "bind",
     "kill",
     "sigqueue",
@@ -200,7 +223,7 @@ fn what_others_can_see_waits_for_its_number() {
     }
     for what in EFFECTS {
         let (waiting, code) = look(&program, what, false);
-        assert!(!waiting.seen_early, "{what} was seen before its data were durable");
+        assert!(waiting.seen_early == Some(false), "{what} was seen before its data were durable");
         assert!(!waiting.went_on && code == 137, "{what}: it went on");
     }
     for what in EFFECTS {
@@ -218,7 +241,7 @@ fn what_nobody_sees_goes_on() {
         return;
     }
     let (waiting, _) = look(&program, "nothing", false);
-    assert!(waiting.went_on && !waiting.seen_early && !waiting.shares);
+    assert!(waiting.went_on && waiting.seen_early != Some(true) && !waiting.shares);
     assert!(look(&program, "memory", false).0.shares);
     assert!(look(&program, "segment", true).0.shares, "making it waits, too");
 }
