@@ -24,6 +24,7 @@ mod keyed;
 mod op;
 mod page;
 mod records;
+mod redo;
 pub mod store;
 mod tree;
 
@@ -33,8 +34,9 @@ pub use keyed::{Keyed, KeyedConfig, KeyedDrive};
 pub use op::{Outcome, Sink, Write};
 pub use page::{MAX_KEY, MAX_VALUE, OVERFLOW_BYTES, PAGE_BYTES};
 pub use records::Records;
+pub use redo::RedoCounters;
 pub use store::{
-    AnyStore, Awaited, BatchStore, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
+    AnyStore, Awaited, BatchStore, Beside, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
 };
 pub use store::{LogConfig, LogCounters, LogStore, StoreDone, StoreError, StoreKind};
 pub use tree::{Broken, Census, Tree, TreeConfig, TreeCounters};

@@ -149,6 +149,11 @@ impl Ops {
 /// the value (u32, all ones to delete), key, value.
 pub(crate) fn encode(writes: &[Write<'_>], to: &mut Vec<u8>) {
     to.clear();
+    append(writes, to);
+}
+
+/// Appends writes as [`encode`] does.
+pub(crate) fn append(writes: &[Write<'_>], to: &mut Vec<u8>) {
     for write in writes {
         let value = write.value.unwrap_or_default();
         let len = write.value.map_or(u32::MAX, |value| value.len() as u32);

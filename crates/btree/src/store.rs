@@ -18,6 +18,7 @@
 
 mod awaited;
 mod batch;
+mod beside;
 mod blocks;
 mod in_place;
 mod kind;
@@ -25,6 +26,7 @@ mod log;
 
 pub use awaited::{Awaited, Inline, Remote};
 pub use batch::BatchStore;
+pub use beside::{Beside, LEAST_REDO};
 pub use in_place::{InPlaceConfig, InPlaceStore};
 pub use kind::StoreKind;
 pub use log::{LogConfig, LogCounters, LogStore};
@@ -50,6 +52,15 @@ pub fn seal(page: u64, bytes: &mut [u8]) -> u64 {
 pub fn check_seal(page: u64, bytes: &[u8]) -> Option<u64> {
     let stored = u64::from_le_bytes(*bytes.first_chunk()?);
     (stored == sum(page, bytes)).then_some(stored)
+}
+
+/// Sees that a block beside the pages is whole, or blank.
+fn check_beside(page: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    match check_seal(page, bytes) {
+        Some(_) => Ok(()),
+        None if blocks::is_blank(bytes) => Err(StoreError::Unwritten { page }),
+        None => Err(StoreError::Damaged { page }),
+    }
 }
 
 #[inline]
@@ -254,6 +265,42 @@ pub trait PageStore {
     /// for it now.
     fn flush(&mut self, id: u32) -> bool;
 
+    /// The blocks beside the pages, for a redo log. They are read as the pages
+    /// from [`PageStore::pages`] on: one that was never written, or was trimmed, is
+    /// [`StoreError::Unwritten`].
+    fn beside(&self) -> Beside {
+        Beside::default()
+    }
+
+    /// Says how many blocks are to be beside the pages, as page 0 has it. False
+    /// when that is not as the store has it.
+    fn expect_beside(&mut self, blocks: u64) -> bool {
+        self.beside().blocks == blocks
+    }
+
+    /// Whether there is room for a write beside the pages now. There is one at a
+    /// time.
+    fn can_write_beside(&self) -> bool {
+        false
+    }
+
+    /// Writes `count` of the blocks beside the pages, from number `at` on, the last
+    /// followed by the first; `copy` is called as in [`PageStore::write`]. When it
+    /// completes, as a [`StoreDone::Write`], they are durable. What a cut leaves of it
+    /// is some of the blocks.
+    ///
+    /// # Panics
+    /// Without room, or with more blocks than there are, or than a batch has pages.
+    fn write_beside(
+        &mut self,
+        _id: u32,
+        _at: u64,
+        _count: usize,
+        _copy: &mut dyn FnMut(usize, &mut [u8]),
+    ) {
+        unreachable!("the store has no blocks beside its pages")
+    }
+
     /// Lets happen what is due at `now`, works, gives commands to the drive,
     /// and puts what completed into `done` while it has room. Time never goes
     /// back.
@@ -318,6 +365,28 @@ macro_rules! forwarded {
 
             fn flush(&mut self, id: u32) -> bool {
                 (**self).flush(id)
+            }
+
+            fn beside(&self) -> Beside {
+                (**self).beside()
+            }
+
+            fn expect_beside(&mut self, blocks: u64) -> bool {
+                (**self).expect_beside(blocks)
+            }
+
+            fn can_write_beside(&self) -> bool {
+                (**self).can_write_beside()
+            }
+
+            fn write_beside(
+                &mut self,
+                id: u32,
+                at: u64,
+                count: usize,
+                copy: &mut dyn FnMut(usize, &mut [u8]),
+            ) {
+                (**self).write_beside(id, at, count, copy);
             }
 
             fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {

@@ -19,20 +19,23 @@
 mod alloc;
 mod change;
 mod descend;
+mod logged;
 mod poll;
 mod read;
+mod replay;
 mod verify;
 mod worst;
 mod write;
 
 use std::collections::VecDeque;
 
-use port::{Ring, Time};
+use port::{Buffer, Ring, Time};
 
 use crate::cache::{Cache, CacheCounters, FRAME_BYTES, LEAST_FRAMES, NONE};
 use crate::error::Error;
 use crate::op::{Body, Kind, Ops, Outcome, Sink, Write, encode};
 use crate::page::{MAX_KEY, MAX_VALUE};
+use crate::redo::Redo;
 use crate::store::{AnyStore, PageStore, StoreDone, StoreError};
 
 pub use verify::{Broken, Census};
@@ -59,12 +62,15 @@ pub struct TreeConfig {
     /// Share of the frames, in percent, that may be dirty before pages are
     /// written; 1 to 60.
     pub dirty: u8,
+    /// Whether changes are logged, where the store has blocks for a redo log
+    /// ([`PageStore::beside`]). What an earlier use has logged is done again in any case.
+    pub redo: bool,
 }
 
 impl Default for TreeConfig {
-    /// 64 MiB, 256 operations, 33 % dirty.
+    /// 64 MiB, 256 operations, 33 % dirty, changes logged where they can be.
     fn default() -> TreeConfig {
-        TreeConfig { memory: 64 << 20, operations: 256, dirty: 33 }
+        TreeConfig { memory: 64 << 20, operations: 256, dirty: 33, redo: true }
     }
 }
 
@@ -189,6 +195,10 @@ pub struct Tree<S = AnyStore<'static>> {
     upward: Vec<u8>,
     writes: Vec<u8>,
     loads: worst::Loads,
+    /// The log of changes. While it is opened or made there is none.
+    redo: Option<Redo>,
+    /// A block beside the pages that was read.
+    looked_up: Option<(Buffer, Result<(), StoreError>)>,
     counters: TreeCounters,
 }
 
@@ -207,8 +217,10 @@ impl<S: PageStore> Tree<S> {
     /// [`Error::Store`] when it cannot be written.
     pub fn create(store: S, config: TreeConfig, now: Time) -> Result<Tree<S>, Error> {
         let mut tree = Tree::empty(store, config, now)?;
+        let redo = tree.make_log()?;
         tree.format()?;
         tree.settle()?;
+        tree.redo = redo.filter(|_| config.redo);
         Ok(tree)
     }
 
@@ -228,11 +240,13 @@ impl<S: PageStore> Tree<S> {
             e => e,
         })?;
         tree.check_meta(meta)?;
+        let redo = tree.open_log()?;
+        tree.redo = redo.filter(|_| config.redo);
         Ok(tree)
     }
 
     fn empty(store: S, config: TreeConfig, now: Time) -> Result<Tree<S>, Error> {
-        let TreeConfig { memory, operations, dirty } = config;
+        let TreeConfig { memory, operations, dirty, .. } = config;
         let fixed = (operations * 256) as u64;
         let frames = memory.saturating_sub(fixed) / FRAME_BYTES;
         if frames < LEAST_FRAMES as u64 {
@@ -276,6 +290,8 @@ impl<S: PageStore> Tree<S> {
             upward: Vec::with_capacity(MAX_KEY),
             writes: Vec::new(),
             loads: worst::Loads::default(),
+            redo: None,
+            looked_up: None,
             counters: TreeCounters::default(),
         })
     }
@@ -315,7 +331,12 @@ impl<S: PageStore> Tree<S> {
 
     /// Operations that wait.
     pub fn waiting(&self) -> usize {
-        self.ops.live() + self.flushes.len()
+        // With a log, flushes of the pages are its own.
+        let flushes = match &self.redo {
+            Some(redo) => redo.commits.len(),
+            None => self.flushes.len(),
+        };
+        self.ops.live() + flushes
     }
 
     /// Pages in use, with those that only hold the tree together.
@@ -401,6 +422,9 @@ impl<S: PageStore> Tree<S> {
     /// # Errors
     /// [`Error::Busy`] when as many flushes are under way as operations may be.
     pub fn flush(&mut self, tag: u64) -> Result<(), Error> {
+        if let Some(taken) = self.commit(tag) {
+            return taken;
+        }
         if self.flushes.len() >= self.ops.len() {
             return Err(Error::Busy(self.flushes.len()));
         }

@@ -48,7 +48,7 @@ fn serve(
     let queue = queues.remove(0);
     let (bell, clock) = (queue.bell(), queue.clock());
     let store = BatchStore::new(Remote::new(queue), shape, 256, || 0)?;
-    let config = TreeConfig { memory: 32 << 20, operations: 64, dirty: 33 };
+    let config = TreeConfig { memory: 32 << 20, operations: 64, dirty: 33, redo: true };
     let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now())?;
     let options = Options { sync: Sync::No, ..Options::default() };
     server.run(Opened::new(tree, options.limits.clients)?, &bell, clock, options, stop)?;

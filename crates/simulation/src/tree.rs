@@ -101,6 +101,7 @@ impl Host {
             memory: rng.one_of(&[720 << 10, 720 << 10, 2 << 20]),
             operations: 16,
             dirty: 1 + rng.below(60) as u8,
+            redo: true,
         };
         let keys = pages * (1 + rng.below(3));
         let flushes = rng.one_of(&[5, 20, 100]);
@@ -162,6 +163,7 @@ fn log(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
         checkpoint_every: rng.one_of(&[1_000_000, 50_000_000, 10_000_000_000]),
         batches: 1 + rng.below(6) as usize,
         collectors: 1 + rng.below(3) as usize,
+        redo: 0,
         clock: no_clock,
     };
     // The heads and the map come first.
@@ -188,7 +190,7 @@ fn lose_segments(rng: &mut Rng, setup: &mut Setup) -> bool {
 
 /// A store in place with a journal of small batches, and how many pages it has.
 fn in_place(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
-    let config = InPlaceConfig { max_batch: 32 + rng.below(48) as u32, clock: no_clock };
+    let config = InPlaceConfig { max_batch: 32 + rng.below(48) as u32, redo: 0, clock: no_clock };
     let pages = 200 + rng.below(400);
     let journal = (2 + 16 * (u64::from(config.max_batch) + 1)).next_multiple_of(64);
     blocks(rng, setup, journal + pages);

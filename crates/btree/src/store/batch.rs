@@ -9,6 +9,7 @@ use port::{
 };
 
 use super::awaited::Awaited;
+use super::beside::Beside;
 use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, seal};
 use crate::page::PAGE_BYTES;
 
@@ -36,6 +37,10 @@ pub struct BatchStore<D> {
     /// Pages that the next batch gives up.
     given_up: Vec<u64>,
     failed: Option<StoreError>,
+    /// The last pages of the drive that are a redo log's.
+    redo: u64,
+    /// Those of a write.
+    redo_pages: Vec<u64>,
     clock: fn() -> u64,
     ticks: Ticks,
 }
@@ -86,9 +91,26 @@ impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
             spare,
             given_up: Vec::with_capacity(max_batch),
             failed: None,
+            redo: 0,
+            redo_pages: Vec::with_capacity(max_batch),
             clock,
             ticks: Ticks::default(),
         })
+    }
+
+    /// The same with the last `redo` pages of the drive beside it, for a redo log of
+    /// a new tree. Of one that is opened page 0 says so.
+    ///
+    /// # Errors
+    /// [`StoreError::Shape`] when it is not 0 and not 16 to half of the pages.
+    pub fn with_redo(mut self, redo: u64) -> Result<BatchStore<D>, StoreError> {
+        Beside::of(self.all_pages(), redo)?;
+        self.redo = redo;
+        Ok(self)
+    }
+
+    fn all_pages(&self) -> u64 {
+        self.shape.pages.min(READ)
     }
 
     /// The drive.
@@ -180,7 +202,7 @@ impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
 
 impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
     fn pages(&self) -> u64 {
-        self.shape.pages.min(READ)
+        self.all_pages() - self.redo
     }
 
     fn max_batch(&self) -> usize {
@@ -235,6 +257,38 @@ impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
         let buffer = Buffer::empty();
         self.push(BatchReq { id: FLUSH | u64::from(id), op: BatchOp::Flush, lpid: 0, buffer });
         true
+    }
+
+    fn beside(&self) -> Beside {
+        Beside { first: self.pages(), blocks: self.redo }
+    }
+
+    fn expect_beside(&mut self, blocks: u64) -> bool {
+        let fits = Beside::of(self.all_pages(), blocks).is_ok();
+        if fits {
+            self.redo = blocks;
+        }
+        fits
+    }
+
+    fn can_write_beside(&self) -> bool {
+        self.can_write()
+    }
+
+    /// A batch that completes is durable, and here it is whole or not there.
+    fn write_beside(
+        &mut self,
+        id: u32,
+        at: u64,
+        count: usize,
+        copy: &mut dyn FnMut(usize, &mut [u8]),
+    ) {
+        let (first, redo) = (self.pages(), self.redo);
+        let mut pages = std::mem::take(&mut self.redo_pages);
+        pages.clear();
+        pages.extend((0..count as u64).map(|i| first + (at + i) % redo));
+        self.write(id, &pages, copy);
+        self.redo_pages = pages;
     }
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {

@@ -96,20 +96,32 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
 
     /// Begins to read or write the blocks from `block` on.
     pub(super) fn transfer(&mut self, op: BlockOp, block: u64, buffer: Buffer, tag: T) {
+        self.pass(op, false, block, buffer, tag);
+    }
+
+    /// Begins to write the blocks from `block` on; they are durable when that
+    /// completes.
+    pub(super) fn write_durably(&mut self, block: u64, buffer: Buffer, tag: T) {
+        self.pass(BlockOp::Write, true, block, buffer, tag);
+    }
+
+    fn pass(&mut self, op: BlockOp, fua: bool, block: u64, buffer: Buffer, tag: T) {
         let most = (self.shape.max_bytes / BLOCK_BYTES * BLOCK_BYTES) as usize;
         let len = buffer.len();
         let slot = self.begin(tag, Pieces::new(buffer), len.div_ceil(most) as u32);
         for at in (0..len).step_by(most) {
             let part = most.min(len - at);
             let buffer = self.slots[slot as usize].pieces.take(part);
-            self.push(slot, op, block * BLOCK_BYTES + at as u64, part as u64, buffer);
+            let at = block * BLOCK_BYTES + at as u64;
+            self.push(BlockReq { fua, ..BlockReq::new(slot.into(), op, at, part as u64, buffer) });
         }
     }
 
     /// Begins a flush, or a trim of `count` blocks.
     pub(super) fn command(&mut self, op: BlockOp, block: u64, count: u64, tag: T) {
         let slot = self.begin(tag, Pieces::default(), 1);
-        self.push(slot, op, block * BLOCK_BYTES, count * BLOCK_BYTES, Buffer::empty());
+        let (at, len) = (block * BLOCK_BYTES, count * BLOCK_BYTES);
+        self.push(BlockReq::new(slot.into(), op, at, len, Buffer::empty()));
     }
 
     fn begin(&mut self, tag: T, pieces: Pieces, left: u32) -> u32 {
@@ -118,8 +130,8 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
         slot
     }
 
-    fn push(&mut self, slot: u32, op: BlockOp, offset: u64, len: u64, buffer: Buffer) {
-        let pushed = self.cmds.push(BlockReq::new(slot.into(), op, offset, len, buffer));
+    fn push(&mut self, req: BlockReq) {
+        let pushed = self.cmds.push(req);
         assert!(pushed.is_ok(), "the ring holds all parts");
         self.fresh = true;
     }
@@ -188,6 +200,22 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
     pub(super) fn read_now(&mut self, block: u64, buffer: Buffer) -> Result<Buffer, StoreError> {
         self.transfer(BlockOp::Read, block, buffer, T::default());
         self.settle("read")
+    }
+
+    /// What `head` says of the first two blocks that have one: how many blocks are
+    /// beside a store; 0 where neither has. For opening.
+    pub(super) fn beside(
+        &mut self,
+        head: impl Fn(&[u8]) -> Option<u64>,
+    ) -> Result<u64, StoreError> {
+        let mut block = buffer(BLOCK_BYTES as usize)?;
+        for at in 0..2 {
+            block = self.read_now(at, block)?;
+            if let Some(beside) = head(block.bytes()) {
+                return Ok(beside);
+            }
+        }
+        Ok(0)
     }
 
     /// Writes `buffer` at once. For opening.

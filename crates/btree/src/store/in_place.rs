@@ -37,8 +37,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::format::{Header, Root};
 use super::awaited::Awaited;
+use super::beside::{Beside, Writing};
 use super::blocks::{Blocks, buffer};
-use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
+use super::{
+    Lap, PageStore, StoreDone, StoreError, Ticks, check_beside, check_seal, no_clock, seal,
+};
 use crate::page::PAGE_BYTES;
 
 /// Slots of the journal.
@@ -52,14 +55,17 @@ const WIDTH: usize = 32;
 pub struct InPlaceConfig {
     /// Most pages of a batch, 32 to 256.
     pub max_batch: u32,
+    /// Blocks of the drive's end that a new store leaves to a redo log, 16 to half of
+    /// them; 0 for none. Opening goes by what the store has.
+    pub redo: u64,
     /// Measures where time goes.
     pub clock: fn() -> u64,
 }
 
 impl Default for InPlaceConfig {
-    /// Batches of 255 pages, nothing measured.
+    /// Batches of 255 pages, no redo log, nothing measured.
     fn default() -> InPlaceConfig {
-        InPlaceConfig { max_batch: 255, clock: no_clock }
+        InPlaceConfig { max_batch: 255, redo: 0, clock: no_clock }
     }
 }
 
@@ -73,6 +79,9 @@ enum Task {
     Home(u64),
     Root,
     Flush,
+    /// A block beside the pages.
+    ReadBeside(u64),
+    WriteBeside(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +117,7 @@ pub struct InPlaceStore<D> {
     blocks: Blocks<D, Task>,
     config: InPlaceConfig,
     layout: Layout,
+    beside: Writing,
     records: VecDeque<Record>,
     next: u64,
     epoch: u64,
@@ -141,6 +151,7 @@ struct Layout {
     first: u64,
     pages: u64,
     blocks: u64,
+    beside: Beside,
 }
 
 /// The least pages of a store.
@@ -149,7 +160,7 @@ const LEAST_PAGES: u64 = 64;
 impl InPlaceConfig {
     /// The smallest drive that such a store fits, in bytes.
     pub fn least_bytes(&self) -> u64 {
-        (Layout::first(self.max_batch) + LEAST_PAGES) * BLOCK_BYTES
+        (Layout::first(self.max_batch) + LEAST_PAGES + self.redo) * BLOCK_BYTES
     }
 }
 
@@ -159,20 +170,21 @@ impl Layout {
         (2 + SLOTS * (u64::from(max_batch) + 1)).next_multiple_of(64)
     }
 
-    fn of(shape: &Shape, config: &InPlaceConfig) -> Result<Layout, StoreError> {
+    fn of(shape: &Shape, config: &InPlaceConfig, redo: u64) -> Result<Layout, StoreError> {
         let batch = config.max_batch;
         if !(32..=256).contains(&batch) {
             let (what, range) = ("pages of a batch", "32 to 256");
             return Err(StoreError::Shape { what, value: batch.into(), range });
         }
-        let blocks = shape.bytes / BLOCK_BYTES;
+        let beside = Beside::of(shape.bytes / BLOCK_BYTES, redo)?;
+        let blocks = beside.first;
         let first = Layout::first(batch);
         let pages = blocks.saturating_sub(first);
         if pages < LEAST_PAGES {
             let (what, range) = ("blocks of the drive", "64 more than the journal takes");
             return Err(StoreError::Shape { what, value: blocks, range });
         }
-        Ok(Layout { max_batch: batch, first, pages, blocks })
+        Ok(Layout { max_batch: batch, first, pages, blocks, beside })
     }
 
     fn slot(&self, seq: u64) -> u64 {
@@ -181,15 +193,33 @@ impl Layout {
 }
 
 impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
-    fn empty(drive: D, shape: Shape, config: InPlaceConfig) -> Result<InPlaceStore<D>, StoreError> {
-        let layout = Layout::of(&shape, &config)?;
+    /// The drive, before anything is known of it.
+    fn blocks(
+        drive: D,
+        shape: Shape,
+        config: &InPlaceConfig,
+    ) -> Result<Blocks<D, Task>, StoreError> {
+        Layout::of(&shape, config, 0)?;
+        Blocks::new(drive, shape, u64::from(config.max_batch) + 1)
+    }
+
+    /// A store that has `redo` blocks beside it.
+    fn empty(
+        blocks: Blocks<D, Task>,
+        shape: Shape,
+        config: InPlaceConfig,
+        redo: u64,
+    ) -> Result<InPlaceStore<D>, StoreError> {
+        let layout = Layout::of(&shape, &config, redo)?;
         let slot = u64::from(layout.max_batch) + 1;
+        let most = layout.max_batch.into();
         let buffers =
             |count, bytes| (0..count).map(|_| buffer(bytes)).collect::<Result<Vec<_>, _>>();
         Ok(InPlaceStore {
-            blocks: Blocks::new(drive, shape, slot)?,
+            blocks,
             config,
             layout,
+            beside: Writing::new(redo.min(most) as usize)?,
             records: VecDeque::with_capacity(SLOTS as usize),
             next: 1,
             epoch: 0,
@@ -229,12 +259,13 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
             tail,
             blocks: self.layout.blocks,
             durable,
+            beside: self.layout.beside.blocks,
         }
     }
 
     fn finish(&mut self, task: Task, result: Result<(), StoreError>, buffer: Buffer) {
         if let Err(error) = result
-            && !matches!(task, Task::Page(_))
+            && !matches!(task, Task::Page(_) | Task::ReadBeside(_))
         {
             self.failed.get_or_insert(error);
         }
@@ -275,6 +306,16 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
                 }
             }
             Task::Flush => self.flushed(),
+            Task::ReadBeside(page) => {
+                let result = result.and_then(|()| check_beside(page, buffer.bytes()));
+                self.out.push_back(StoreDone::Read { page, buffer, result });
+            }
+            Task::WriteBeside(part) => {
+                if let Some(id) = self.beside.end(part, buffer) {
+                    let result = self.failed.map_or(Ok(()), Err);
+                    self.out.push_back(StoreDone::Write { id, result });
+                }
+            }
         }
     }
 
@@ -416,7 +457,11 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D>
         if !self.can_read() {
             return Err(buffer);
         }
-        self.blocks.transfer(BlockOp::Read, self.layout.first + page, buffer, Task::Page(page));
+        let (block, task) = match page.checked_sub(self.layout.pages) {
+            None => (self.layout.first + page, Task::Page(page)),
+            Some(at) => (self.layout.beside.first + at, Task::ReadBeside(page)),
+        };
+        self.blocks.transfer(BlockOp::Read, block, buffer, task);
         Ok(())
     }
 
@@ -461,6 +506,31 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D>
         true
     }
 
+    fn beside(&self) -> Beside {
+        self.layout.beside
+    }
+
+    fn can_write_beside(&self) -> bool {
+        self.beside.is_free() && self.blocks.room() > 4
+    }
+
+    fn write_beside(
+        &mut self,
+        id: u32,
+        at: u64,
+        count: usize,
+        copy: &mut dyn FnMut(usize, &mut [u8]),
+    ) {
+        if let Some(error) = self.failed {
+            return self.out.push_back(StoreDone::Write { id, result: Err(error) });
+        }
+        let InPlaceStore { layout, beside, blocks, .. } = self;
+        let Beside { first, blocks: all } = layout.beside;
+        beside.begin((id, layout.pages), (at, count, all), copy, |part, at, buffer| {
+            blocks.write_durably(first + at, buffer, Task::WriteBeside(part));
+        });
+    }
+
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         let mut lap = Lap::start(self.config.clock);
         let completed = self.blocks.advance(now);
@@ -500,7 +570,8 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D>
 
     fn memory(&self) -> u64 {
         let slot = u64::from(self.layout.max_batch) + 1;
-        (SLOTS / 2 * slot + WIDTH as u64 + 1) * PAGE_BYTES as u64
+        let beside = self.layout.beside.blocks.min(slot - 1);
+        (SLOTS / 2 * slot + WIDTH as u64 + 1 + beside) * PAGE_BYTES as u64
     }
 
     fn ticks(&self) -> Ticks {
@@ -512,6 +583,8 @@ impl Task {
     fn what(&self) -> &'static str {
         match self {
             Task::Opening | Task::Page(_) => "read a page",
+            Task::ReadBeside(_) => "read the redo log",
+            Task::WriteBeside(_) => "write to the redo log",
             Task::Record(_) => "write to the journal",
             Task::Home(_) => "write a page",
             Task::Root => "write the root",

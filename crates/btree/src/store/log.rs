@@ -64,8 +64,9 @@ use self::format::{Entry, Place, Seals};
 use self::layout::Layout;
 pub use self::layout::LogConfig;
 use super::awaited::Awaited;
+use super::beside::{Beside, Writing};
 use super::blocks::{Blocks, buffer};
-use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, seal};
+use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_beside, check_seal, seal};
 use crate::page::PAGE_BYTES;
 
 /// What a log has done.
@@ -150,6 +151,9 @@ enum Task {
     CheckpointPart,
     CheckpointFlush(Covered),
     CheckpointHeader,
+    /// A block beside the pages.
+    ReadBeside(u64),
+    WriteBeside(u8),
 }
 
 /// What a flush makes durable.
@@ -176,6 +180,7 @@ pub struct LogStore<D> {
     blocks: Blocks<D, Task>,
     config: LogConfig,
     layout: Layout,
+    beside: Writing,
     /// Where each page is: its block; 0 for none.
     map: Lazy<u32>,
     segments: Vec<Segment>,
@@ -242,9 +247,20 @@ struct Moving {
 }
 
 impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
-    fn empty(drive: D, shape: Shape, config: LogConfig) -> Result<LogStore<D>, StoreError> {
-        let layout = Layout::of(&shape, &config)?;
-        let longest = u64::from(config.segment_blocks);
+    /// The drive, before anything is known of it.
+    fn blocks(drive: D, shape: Shape, config: &LogConfig) -> Result<Blocks<D, Task>, StoreError> {
+        Layout::of(&shape, config, 0)?;
+        Blocks::new(drive, shape, u64::from(config.segment_blocks))
+    }
+
+    /// A log that has `redo` blocks beside it.
+    fn empty(
+        blocks: Blocks<D, Task>,
+        shape: Shape,
+        config: LogConfig,
+        redo: u64,
+    ) -> Result<LogStore<D>, StoreError> {
+        let layout = Layout::of(&shape, &config, redo)?;
         let bytes = config.segment_blocks as usize * PAGE_BYTES;
         let buffers = |count| (0..count).map(|_| buffer(bytes)).collect::<Result<Vec<_>, _>>();
         let map = Lazy::zeroed(layout.pages as usize, "the map of pages");
@@ -257,7 +273,8 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let collectors = if config.durable { config.collectors } else { 0 };
         let place = Place { segment: 0, offset: 0, seq: 1 };
         Ok(LogStore {
-            blocks: Blocks::new(drive, shape, longest)?,
+            blocks,
+            beside: Writing::new(redo.min(u64::from(config.segment_blocks) - 1) as usize)?,
             map,
             segments: vec![none; layout.segments as usize],
             fewest: Fewest::new(layout.segments as usize),
@@ -385,6 +402,19 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             Task::CheckpointPart | Task::CheckpointHeader => {
                 self.checkpoint_step(task, result, buffer);
             }
+            Task::ReadBeside(page) => {
+                let result = result.and_then(|()| check_beside(page, buffer.bytes()));
+                self.out.push_back(StoreDone::Read { page, buffer, result });
+            }
+            Task::WriteBeside(part) => {
+                if let Err(error) = result {
+                    self.fail(error);
+                }
+                if let Some(id) = self.beside.end(part, buffer) {
+                    let result = self.failed.map_or(Ok(()), Err);
+                    self.out.push_back(StoreDone::Write { id, result });
+                }
+            }
         }
     }
 
@@ -462,6 +492,11 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         if !self.can_read() {
             return Err(buffer);
         }
+        if let Some(at) = page.checked_sub(self.layout.pages) {
+            let block = self.layout.beside.first + at;
+            self.blocks.transfer(BlockOp::Read, block, buffer, Task::ReadBeside(page));
+            return Ok(());
+        }
         let block = self.map[page as usize];
         if block == 0 {
             let result = Err(StoreError::Damaged { page });
@@ -526,6 +561,31 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         true
     }
 
+    fn beside(&self) -> Beside {
+        self.layout.beside
+    }
+
+    fn can_write_beside(&self) -> bool {
+        self.beside.is_free() && self.blocks.room() > 4
+    }
+
+    fn write_beside(
+        &mut self,
+        id: u32,
+        at: u64,
+        count: usize,
+        copy: &mut dyn FnMut(usize, &mut [u8]),
+    ) {
+        if let Some(error) = self.failed {
+            return self.out.push_back(StoreDone::Write { id, result: Err(error) });
+        }
+        let LogStore { layout, beside, blocks, .. } = self;
+        let Beside { first, blocks: all } = layout.beside;
+        beside.begin((id, layout.pages), (at, count, all), copy, |part, at, buffer| {
+            blocks.write_durably(first + at, buffer, Task::WriteBeside(part));
+        });
+    }
+
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         let mut lap = Lap::start(self.config.clock);
         let completed = self.blocks.advance(now);
@@ -574,7 +634,8 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
 
     fn memory(&self) -> u64 {
         let segment = u64::from(self.layout.segment_blocks) * PAGE_BYTES as u64;
-        let buffers = (self.config.batches + self.collectors.len() + 1) as u64 * segment;
+        let buffers = (self.config.batches + self.collectors.len() + 1) as u64 * segment
+            + self.layout.beside.blocks.min(255) * PAGE_BYTES as u64;
         let segments = (self.segments.len() * (size_of::<Segment>() + 12)) as u64;
         self.layout.pages * 4 + segments + buffers + checkpoint::MEMORY
     }
@@ -596,6 +657,8 @@ impl Task {
             Task::Collect(_) => "read a segment",
             Task::Flush(..) | Task::CheckpointFlush(_) => "flush",
             Task::Trim(_) => "trim a segment",
+            Task::ReadBeside(_) => "read the redo log",
+            Task::WriteBeside(_) => "write to the redo log",
             Task::CheckpointPart | Task::CheckpointHeader => "write a checkpoint",
         }
     }

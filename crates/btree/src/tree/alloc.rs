@@ -1,14 +1,14 @@
 //! Page 0: where the root is, and which pages are free.
 //!
 //! ```text
-//!  byte  32      40        44       48       56      64     72 … 96
-//!        │ magic │ version │ listed │ unused │ trunk │ free │ 0    │ free pages … │
+//!  byte  32      40        44       48       56      64     72       80 … 96
+//!        │ magic │ version │ listed │ unused │ trunk │ free │ beside │ 0    │ free pages … │
 //! ```
 //!
 //! behind a page's header, whose `level` is the tree's height and whose
 //! `first` is the root. `unused` (u64) is the first page that was never used;
 //! `listed` (u32) counts the numbers (u64) from byte 96 on, `free` (u64) all
-//! free pages. When those listed are too many, half of them go to a page that is free itself, a *trunk*; `trunk` is
+//! free pages; `beside` (u64) blocks are a redo log's, 0 where there is none. When those listed are too many, half of them go to a page that is free itself, a *trunk*; `trunk` is
 //! the first of these, 0 for none, and `first` of each is the next. Every
 //! change that takes or gives up a page changes page 0, so all such changes
 //! since the last write belong to one group.
@@ -25,6 +25,7 @@ const LISTED_AT: usize = 44;
 const UNUSED_AT: usize = 48;
 const TRUNK_AT: usize = 56;
 const FREE_AT: usize = 64;
+const BESIDE_AT: usize = 72;
 const LIST_AT: usize = 96;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ssdktree");
@@ -109,7 +110,7 @@ impl<S: PageStore> Tree<S> {
 
     /// Makes page 0 and an empty root.
     pub(super) fn format(&mut self) -> Result<(), Error> {
-        let full = Error::Full(self.store.pages());
+        let (full, beside) = (Error::Full(self.store.pages()), self.store.beside().blocks);
         if self.store.pages() < 4 {
             return Err(full);
         }
@@ -121,6 +122,7 @@ impl<S: PageStore> Tree<S> {
         page.put_u64(MAGIC_AT, MAGIC);
         page.0[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
         page.put_u64(UNUSED_AT, 1);
+        page.put_u64(BESIDE_AT, beside);
         self.cache.mark(meta, true);
         let (root, _) = self.alloc(Kind::Leaf, 0);
         self.set_root(root, 1);
@@ -137,6 +139,9 @@ impl<S: PageStore> Tree<S> {
             return Err(Error::NotATree("it was written by another version"));
         }
         let (root, height) = (view.first(), usize::from(view.level()));
+        if !self.store.expect_beside(view.u64(BESIDE_AT)) {
+            return Err(Error::NotATree("its redo log is not where page 0 says"));
+        }
         let good = (1..=super::MAX_LEVELS).contains(&height)
             && self.listed() <= LISTED
             && self.unused() <= self.store.pages()

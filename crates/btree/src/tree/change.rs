@@ -16,6 +16,7 @@ use crate::page::{
     HEADER, Kind, MAX_OVERFLOW, OVERFLOW_BYTES, ROOM, SLOT, Value, is_inline, overflow_pages,
     separator, split_inner, split_leaf,
 };
+use crate::redo::record;
 use crate::store::PageStore;
 
 impl<S: PageStore> Tree<S> {
@@ -53,13 +54,16 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn try_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.writable()?;
         let path = self.locate(key)?;
+        self.admit_record(record::size_of_one(key, Some(value)))?;
         if self.put_simply(&path, key, value)? {
+            self.log_one(key, Some(value));
             return Ok(());
         }
         let worst = self.worst(key.len(), Some(value.len()));
         self.reserve(worst)?;
         let path = self.locate(key)?;
         self.apply_put(&path, key, value);
+        self.log_one(key, Some(value));
         Ok(())
     }
 
@@ -210,6 +214,10 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn try_delete(&mut self, key: &[u8]) -> Result<Outcome, Stop> {
         self.writable()?;
         let path = self.locate(key)?;
+        if self.cache.view(path.leaf()).search(key).is_err() {
+            return Ok(Outcome::Missing);
+        }
+        self.admit_record(record::size_of_one(key, None))?;
         let view = self.cache.view(path.leaf());
         let Ok(i) = view.search(key) else { return Ok(Outcome::Missing) };
         let old = view.value(i);
@@ -222,12 +230,14 @@ impl<S: PageStore> Tree<S> {
             }
             self.cache.mark(leaf, self.together);
             self.cache.edit(leaf).remove(i);
+            self.log_one(key, None);
             return Ok(Outcome::Deleted);
         }
         let worst = self.worst(key.len(), None);
         self.reserve(worst)?;
         let path = self.locate(key)?;
         self.apply_delete(&path, key);
+        self.log_one(key, None);
         Ok(Outcome::Deleted)
     }
 
@@ -334,6 +344,7 @@ impl<S: PageStore> Tree<S> {
         self.writable()?;
         self.see_all(bytes)?;
         let worst = self.worst_of(bytes)?;
+        self.admit_record(record::size_of(bytes))?;
         self.reserve(worst)?;
         // What had to give way for that is read again.
         self.see_all(bytes)?;
@@ -348,6 +359,7 @@ impl<S: PageStore> Tree<S> {
         self.together = false;
         assert!(self.pages_used() <= pages + worst.pages as u64, "no more pages than were seen to");
         assert!(self.cache.group.len <= changed + worst.changed, "all in one batch of the store");
+        self.log_batch(bytes);
         Ok(())
     }
 

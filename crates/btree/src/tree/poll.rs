@@ -12,6 +12,7 @@ use crate::cache::NONE;
 use crate::error::Error;
 use crate::op::Sink;
 use crate::page::View;
+use crate::redo::{self, Redo};
 use crate::store::{PageStore, StoreDone, StoreError};
 
 impl<S: PageStore> Tree<S> {
@@ -25,7 +26,8 @@ impl<S: PageStore> Tree<S> {
             self.store.poll(self.now, &mut self.done);
             let retry = std::mem::take(&mut self.retry);
             // With no page dirty or on its way there is nothing to wait for.
-            let again = retry || (self.cache.held == 0 && !self.held_up.is_empty());
+            let log = self.redo.as_ref().is_some_and(Redo::holds_up);
+            let again = retry || (self.cache.held == 0 && !log && !self.held_up.is_empty());
             self.written |= again;
             // What took the room of a read may be something of the store's own, of
             // which nothing is told.
@@ -39,6 +41,7 @@ impl<S: PageStore> Tree<S> {
             }
             moved |= self.write_back();
             moved |= self.push_flushes(sink);
+            moved |= self.go_on_with_log(sink);
             if !moved {
                 return;
             }
@@ -64,7 +67,11 @@ impl<S: PageStore> Tree<S> {
 
     fn take_done(&mut self, done: StoreDone, sink: &mut impl Sink) {
         match done {
+            StoreDone::Read { page, buffer, result } if page >= self.store.pages() => {
+                self.looked_up = Some((buffer, result));
+            }
             StoreDone::Read { page, buffer, result } => self.end_read(page, buffer, result, sink),
+            StoreDone::Write { id: redo::WRITE, result } => self.end_log_write(result),
             StoreDone::Write { id, result } => self.end_write(id, result),
             StoreDone::Flush { result, .. } => self.end_flush(result, sink),
         }

@@ -20,9 +20,13 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn write_back(&mut self) -> bool {
         let mut moved = false;
         while self.wants_write() && self.can_write() {
+            if self.waits_for_records() {
+                return moved;
+            }
             self.start_batch();
             moved = true;
         }
+        self.let_go();
         moved
     }
 
@@ -41,7 +45,7 @@ impl<S: PageStore> Tree<S> {
 
     /// Writes the group, if that is possible now.
     pub(super) fn write_group(&mut self) -> bool {
-        if !self.can_write() {
+        if !self.can_write() || self.waits_for_records() {
             return false;
         }
         self.pressed = true;
@@ -110,6 +114,10 @@ impl<S: PageStore> Tree<S> {
         if self.flushes.is_empty() {
             return false;
         }
+        if self.failed.is_some() && self.redo.is_some() {
+            self.flushes.truncate(self.flushing);
+            return false;
+        }
         if let Some(error) = self.failed {
             let waiting = self.flushes.len() - self.flushing;
             for _ in 0..waiting {
@@ -147,6 +155,12 @@ impl<S: PageStore> Tree<S> {
         }
         for _ in 0..std::mem::take(&mut self.flushing) {
             let flush = self.flushes.pop_front().expect("it was counted");
+            if self.redo.is_some() {
+                if result.is_ok() {
+                    self.end_page_flush(flush.stamp);
+                }
+                continue;
+            }
             sink.done(flush.tag, result.map(|()| Outcome::Flushed).map_err(Error::Store));
         }
     }

@@ -16,7 +16,7 @@ use workload::Rng;
 
 type Store = BatchStore<OnBatches>;
 
-const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33 };
+const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33, redo: true };
 
 fn store(drive: BatchDrive) -> Store {
     let shape = drive.shape;

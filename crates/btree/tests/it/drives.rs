@@ -48,10 +48,12 @@ const LOG: LogConfig = LogConfig {
     checkpoint_every: 200_000_000,
     batches: 4,
     collectors: 2,
+    redo: 0,
     clock: btree::store::no_clock,
 };
 
-const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
+const IN_PLACE: InPlaceConfig =
+    InPlaceConfig { max_batch: 64, redo: 0, clock: btree::store::no_clock };
 
 /// Lives of a tree: work, a cut at a random event, a look at what is left.
 /// `create` makes a store; `again` cuts its drive and opens it again.
@@ -137,7 +139,7 @@ fn batches_of_the_drive_outlive_power_cuts() {
 /// for them, in ns, and the look-ups of pages.
 fn closed_loop<S: PageStore>((store, start): (S, Time), width: usize) -> (u64, u64) {
     const RECORDS: u64 = 4000;
-    let config = TreeConfig { memory: 2 << 20, operations: 128, dirty: 33 };
+    let config = TreeConfig { memory: 2 << 20, operations: 128, dirty: 33, redo: true };
     let mut tree = Tree::create(store, config, start).unwrap();
     let (mut heard, mut now, mut live) = (Heard::default(), start, 0);
     let mut rng = Rng::new(3, 5);

@@ -26,7 +26,7 @@ const MINUTE: u64 = 60 * SECOND;
 /// A tree with a cache that is small, or as large as many of the pages in use.
 fn tree_config(rng: &mut Rng) -> TreeConfig {
     let memory = [720 << 10, 2 << 20, 8 << 20][rng.below(3) as usize];
-    TreeConfig { memory, operations: 16, dirty: 33 }
+    TreeConfig { memory, operations: 16, dirty: 33, redo: true }
 }
 
 /// Segments of a size for a small drive; all else as it is by default.

@@ -19,6 +19,7 @@ const CONFIG: LogConfig = LogConfig {
     checkpoint_every: 3_000_000,
     batches: 4,
     collectors: 2,
+    redo: 0,
     clock: btree::store::no_clock,
 };
 

@@ -10,3 +10,4 @@ mod in_place;
 mod keyed;
 mod log;
 mod lost;
+mod redo;

@@ -6,9 +6,9 @@
 //!         │ roots │ slots of 1 + max_batch blocks … │ pages …
 //!
 //!  root, block (number & 1)
-//!  byte 0     8       12      16     24    32   40     48      56
-//!       │magic│version│batch  │number│epoch│tail│blocks│durable│ 0 … │ checksum (4088) │
-//!       │u64  │u32    │u32    │u64   │u64  │u64 │u64   │u64    │
+//!  byte 0     8       12      16     24    32   40     48      56     64
+//!       │magic│version│batch  │number│epoch│tail│blocks│durable│beside│ 0 … │ checksum (4088) │
+//!       │u64  │u32    │u32    │u64   │u64  │u64 │u64   │u64    │u64   │
 //!
 //!  header of a record
 //!  byte 0        8     12     16    24    32    40
@@ -16,7 +16,8 @@
 //!       │u64     │u32  │u32   │ u64 │u64  │u64  │
 //! ```
 //!
-//! A checksum is of the block but itself; `seals` that of the pages' seals.
+//! A checksum is of the block but itself; `seals` that of the pages' seals. Behind
+//! the `blocks` of the store are `beside` more, for a redo log.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -47,6 +48,8 @@ pub(super) struct Root {
     pub(super) blocks: u64,
     /// All records below were durable in the journal.
     pub(super) durable: u64,
+    /// Blocks behind those of the store.
+    pub(super) beside: u64,
 }
 
 impl Root {
@@ -55,8 +58,9 @@ impl Root {
         block[..8].copy_from_slice(&ROOT_MAGIC.to_le_bytes());
         block[8..12].copy_from_slice(&VERSION.to_le_bytes());
         block[12..16].copy_from_slice(&self.max_batch.to_le_bytes());
-        let words = [self.number, self.epoch, self.tail, self.blocks, self.durable];
-        for (to, word) in block[16..56].chunks_exact_mut(8).zip(words) {
+        let Root { number, epoch, tail, blocks, durable, beside, .. } = *self;
+        let words = [number, epoch, tail, blocks, durable, beside];
+        for (to, word) in block[16..64].chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
         let sum = xxh3_64(&block[..ROOT_SUM_AT]);
@@ -81,6 +85,7 @@ impl Root {
             tail: u64_at(block, 32),
             blocks: u64_at(block, 40),
             durable: u64_at(block, 48),
+            beside: u64_at(block, 56),
         }))
     }
 }
@@ -149,7 +154,9 @@ mod tests {
             block[flip / 8] ^= 1 << (flip % 8);
             prop_assert_eq!(Header::read(&block, 256), None);
             let durable = blocks ^ seq;
-            let root = Root { max_batch: 64, number: seq, epoch, tail: seals, blocks, durable };
+            let (tail, beside) = (seals, seq ^ seals);
+            let root =
+                Root { max_batch: 64, number: seq, epoch, tail, blocks, durable, beside };
             root.write(&mut block);
             prop_assert_eq!(Root::read(&block), Some(Ok(root)));
             block[flip / 8] ^= 1 << (flip % 8);
@@ -160,7 +167,8 @@ mod tests {
     #[test]
     fn another_version_is_told() {
         let mut block = vec![0; PAGE_BYTES];
-        let root = Root { max_batch: 64, number: 1, epoch: 1, tail: 1, blocks: 4000, durable: 1 };
+        let (number, epoch, tail, durable) = (1, 1, 1, 1);
+        let root = Root { max_batch: 64, number, epoch, tail, blocks: 4000, durable, beside: 0 };
         root.write(&mut block);
         block[8..12].copy_from_slice(&1u32.to_le_bytes());
         let sum = xxh3_64(&block[..ROOT_SUM_AT]);

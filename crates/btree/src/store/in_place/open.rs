@@ -32,7 +32,8 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         config: InPlaceConfig,
         now: Time,
     ) -> Result<InPlaceStore<D>, StoreError> {
-        let mut store = InPlaceStore::empty(drive, shape, config)?;
+        let blocks = InPlaceStore::blocks(drive, shape, &config)?;
+        let mut store = InPlaceStore::empty(blocks, shape, config, config.redo)?;
         store.blocks.advance(now);
         store.blocks.trim_now(0, shape.bytes / BLOCK_BYTES)?;
         store.blocks.flush_now()?;
@@ -54,8 +55,10 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         config: InPlaceConfig,
         now: Time,
     ) -> Result<InPlaceStore<D>, StoreError> {
-        let mut store = InPlaceStore::empty(drive, shape, config)?;
-        store.blocks.advance(now);
+        let mut blocks = InPlaceStore::blocks(drive, shape, &config)?;
+        blocks.advance(now);
+        let redo = blocks.beside(|block| Some(Root::read(block)?.ok()?.beside))?;
+        let mut store = InPlaceStore::empty(blocks, shape, config, redo)?;
         let root = store.find_root()?;
         let end = store.find_end(&root)?;
         if end > root.tail {

@@ -239,6 +239,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             start: checkpoint.start,
             next: checkpoint.next,
             blocks: self.layout.blocks,
+            beside: self.layout.beside.blocks,
         };
         let mut buffer = checkpoint.header.take().expect("it is not on its way");
         header.write(buffer.bytes_mut());

@@ -6,9 +6,9 @@
 //!         │ headers │ map, even checkpoints │ map, odd ones │ segments …
 //!
 //!  header of a checkpoint, block (number & 1)
-//!  byte 0     8       12      16      24    32       40   48   56      60     64    68  72
-//!       │magic│version│segment│ number│epoch│ entries│ sum│ seq│segment│offset│ next│ 0│ blocks│ 0 … │ checksum│
-//!       │u64  │u32    │blocks │u64    │u64  │ u64    │ u64│ u64│u32    │u32   │ u32 │  │ u64   │ 4088│ u64     │
+//!  byte 0     8       12      16      24    32       40   48   56      60     64    68  72     80     88
+//!       │magic│version│segment│ number│epoch│ entries│ sum│ seq│segment│offset│ next│ 0│ blocks│ beside│ 0 … │ checksum│
+//!       │u64  │u32    │blocks │u64    │u64  │ u64    │ u64│ u64│u32    │u32   │ u32 │  │ u64   │ u64   │ 4088│ u64     │
 //!
 //!  header of a record
 //!  byte 0        8     12     14     16    24    32    36  40     48       56  64
@@ -20,7 +20,8 @@
 //! the map's pages as written, `seals` that of the seals of the record's pages,
 //! 8 bytes each. `seq`, `segment`, `offset` say where opening begins to read
 //! records, `next` which segment comes after that one. All records below
-//! `flushed` were durable when the header was written.
+//! `flushed` were durable when the header was written. Behind the `blocks` of the log
+//! are `beside` more, for a redo log.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -148,6 +149,8 @@ pub(super) struct CheckpointHeader {
     pub(super) start: Place,
     pub(super) next: u32,
     pub(super) blocks: u64,
+    /// Blocks behind those of the log.
+    pub(super) beside: u64,
 }
 
 impl CheckpointHeader {
@@ -166,6 +169,7 @@ impl CheckpointHeader {
         block[60..64].copy_from_slice(&self.start.offset.to_le_bytes());
         block[64..68].copy_from_slice(&self.next.to_le_bytes());
         block[72..80].copy_from_slice(&self.blocks.to_le_bytes());
+        block[80..88].copy_from_slice(&self.beside.to_le_bytes());
         let sum = xxh3_64(&block[..SUM_AT]);
         block[SUM_AT..PAGE_BYTES].copy_from_slice(&sum.to_le_bytes());
     }
@@ -194,6 +198,7 @@ impl CheckpointHeader {
             },
             next: u32_at(block, 64),
             blocks: u64_at(block, 72),
+            beside: u64_at(block, 80),
         }))
     }
 }
@@ -236,6 +241,7 @@ mod tests {
             let start = Place { segment, offset, seq };
             let header = CheckpointHeader {
                 segment_blocks, number, epoch, entries, sum, start, next, blocks,
+                beside: seq ^ blocks,
             };
             let mut block = vec![0xAA; PAGE_BYTES];
             header.write(&mut block);

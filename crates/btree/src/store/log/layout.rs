@@ -4,7 +4,7 @@ use port::{BLOCK_BYTES, Shape};
 
 use super::format::Place;
 use crate::page::PAGE_BYTES;
-use crate::store::{StoreError, no_clock};
+use crate::store::{Beside, StoreError, no_clock};
 
 /// Segments beyond the overhead: heads, reserve, and those that wait for a
 /// checkpoint.
@@ -28,13 +28,16 @@ pub struct LogConfig {
     pub batches: usize,
     /// Segments that are collected at once, 1 to 8.
     pub collectors: usize,
+    /// Blocks of the drive's end that a new log leaves to a redo log, 16 to half of
+    /// them; 0 for none. Opening goes by what the store has.
+    pub redo: u64,
     /// Measures where time goes.
     pub clock: fn() -> u64,
 }
 
 impl Default for LogConfig {
     /// Segments of 1 MiB, 100 % overhead, durable, a checkpoint every 10 s, 4
-    /// batches, 2 collectors, nothing measured.
+    /// batches, 2 collectors, no redo log, nothing measured.
     fn default() -> LogConfig {
         LogConfig {
             segment_blocks: 256,
@@ -43,6 +46,7 @@ impl Default for LogConfig {
             checkpoint_every: 10_000_000_000,
             batches: 4,
             collectors: 2,
+            redo: 0,
             clock: no_clock,
         }
     }
@@ -57,6 +61,7 @@ pub(super) struct Layout {
     pub(super) segments: u32,
     pub(super) pages: u64,
     pub(super) blocks: u64,
+    pub(super) beside: Beside,
 }
 
 impl LogConfig {
@@ -68,7 +73,7 @@ impl LogConfig {
             blocks >= first + LEAST_SEGMENTS * segment
         };
         let least = (LEAST_SEGMENTS..).map(|segments| segments * segment).find(|&b| is_enough(b));
-        least.map_or(u64::MAX, |blocks| blocks * BLOCK_BYTES)
+        least.map_or(u64::MAX, |blocks| (blocks + self.redo) * BLOCK_BYTES)
     }
 }
 
@@ -79,7 +84,8 @@ impl Layout {
         (area_blocks, (2 + 2 * area_blocks).next_multiple_of(segment))
     }
 
-    pub(super) fn of(shape: &Shape, config: &LogConfig) -> Result<Layout, StoreError> {
+    /// With `redo` blocks of the drive's end beside it.
+    pub(super) fn of(shape: &Shape, config: &LogConfig, redo: u64) -> Result<Layout, StoreError> {
         let refuse = |what, value, range| Err(StoreError::Shape { what, value, range });
         let within = |value: u64, low, high| (low..=high).contains(&value);
         let segment = u64::from(config.segment_blocks);
@@ -95,7 +101,8 @@ impl Layout {
         if !within(config.collectors as u64, 1, 8) {
             return refuse("collectors", config.collectors as u64, "1 to 8");
         }
-        let blocks = shape.bytes / BLOCK_BYTES;
+        let beside = Beside::of(shape.bytes / BLOCK_BYTES, redo)?;
+        let blocks = beside.first;
         if blocks > u64::from(u32::MAX) {
             return refuse("blocks of the drive", blocks, "less than 2^32");
         }
@@ -113,6 +120,7 @@ impl Layout {
             segments: segments as u32,
             pages,
             blocks,
+            beside,
         })
     }
 

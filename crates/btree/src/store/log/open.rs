@@ -44,7 +44,8 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         config: LogConfig,
         now: Time,
     ) -> Result<LogStore<D>, StoreError> {
-        let mut log = LogStore::empty(drive, shape, config)?;
+        let blocks = LogStore::<D>::blocks(drive, shape, &config)?;
+        let mut log = LogStore::empty(blocks, shape, config, config.redo)?;
         log.blocks.advance(now);
         let blocks = shape.bytes / BLOCK_BYTES;
         log.blocks.trim_now(0, blocks)?;
@@ -66,8 +67,10 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         config: LogConfig,
         now: Time,
     ) -> Result<LogStore<D>, StoreError> {
-        let mut log = LogStore::empty(drive, shape, config)?;
-        log.blocks.advance(now);
+        let mut blocks = LogStore::<D>::blocks(drive, shape, &config)?;
+        blocks.advance(now);
+        let redo = blocks.beside(|block| Some(CheckpointHeader::read(block)?.ok()?.beside))?;
+        let mut log = LogStore::empty(blocks, shape, config, redo)?;
         let header = log.find_checkpoint()?;
         log.load_map(&header)?;
         let seq = log.take_records(&header)?;

@@ -58,7 +58,8 @@ pub trait Kind {
 pub struct InPlace;
 
 /// How it is set up.
-pub const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
+pub const IN_PLACE: InPlaceConfig =
+    InPlaceConfig { max_batch: 64, redo: 0, clock: btree::store::no_clock };
 
 impl Kind for InPlace {
     type Store = InPlaceStore<OnBlocks>;
@@ -76,7 +77,8 @@ impl Kind for InPlace {
     }
 }
 
-pub const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33 };
+pub const SMALL: TreeConfig =
+    TreeConfig { memory: 720 << 10, operations: 16, dirty: 33, redo: true };
 
 /// Blocks of the drive that most tests take: a few times what they store.
 pub const BLOCKS: u64 = 4000;
@@ -146,10 +148,11 @@ fn crash_while_opening<K: Kind>(drive: MemoryDrive, rng: &mut Rng, fuse: &Fuse) 
     let shape = drive.shape;
     let shared = Rc::new(RefCell::new(drive));
     for _ in 0..rng.below(3) {
-        fuse.set(rng.below(60));
+        let most = [60, 600][rng.below(2) as usize];
+        fuse.set(rng.below(most));
         let result = K::open(any(Shared(shared.clone())), shape, Time::ZERO);
+        drop(result.map(|store| Tree::open(store, SMALL, Time::ZERO)));
         fuse.set(u64::MAX);
-        drop(result);
         let drive = shared.replace(MemoryDrive::new(BLOCKS, 0, fuse.clone()));
         shared.replace(drive.crash(rng.bits(), fuse.clone()));
     }

@@ -70,7 +70,9 @@ pub fn each_head_after_a_crash<K: Kind>(crashes: u64) {
         let drive =
             was::<MemoryDrive>(K::into_drive(checked.tree.into_store())).crash(seed, no_fuse());
         let is_record = |block: u64| {
-            drive.peek(block).is_some_and(|b| [b"SJRN", b"SLOG"].iter().any(|m| b[8..12] == **m))
+            drive
+                .peek(block)
+                .is_some_and(|b| [b"SJRN", b"SLOG", b"SRDO"].iter().any(|m| b[8..12] == **m))
         };
         let heads = drive.written().into_iter().filter(|&block| block < 2 || is_record(block));
         for block in heads {
@@ -156,7 +158,8 @@ fn refused_for<K: Kind>(drive: MemoryDrive) -> Option<u64> {
 }
 
 fn is_damage(error: Error) -> bool {
-    matches!(error, Error::Damaged { .. } | Error::Store(StoreError::Damaged { .. }))
+    use StoreError::{Damaged, DamagedBlock};
+    matches!(error, Error::Damaged { .. } | Error::Store(Damaged { .. } | DamagedBlock { .. }))
 }
 
 /// Reads what is on a drive with damage: what is no error must be as in `map`.

@@ -151,6 +151,17 @@ impl MemoryDrive {
         }
     }
 
+    /// What these blocks have survives a crash.
+    fn make_durable(&mut self, blocks: std::ops::Range<u64>) {
+        for (block, bytes) in std::mem::take(&mut self.volatile) {
+            if blocks.contains(&block) {
+                self.durable.insert(block, bytes);
+            } else {
+                self.volatile.push((block, bytes));
+            }
+        }
+    }
+
     fn apply(&mut self, req: &mut BlockReq) -> Status {
         let first = req.offset / BLOCK_BYTES;
         let blocks = first..first + req.len / BLOCK_BYTES;
@@ -170,7 +181,12 @@ impl MemoryDrive {
                     }
                 }
             }
-            BlockOp::Write => self.write(req),
+            BlockOp::Write => {
+                self.write(req);
+                if req.fua {
+                    self.make_durable(blocks);
+                }
+            }
             BlockOp::Flush => {
                 self.flushes += 1;
                 for (block, bytes) in std::mem::take(&mut self.volatile) {

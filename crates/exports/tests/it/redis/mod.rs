@@ -90,7 +90,7 @@ fn serve(server: Server, options: Options, stop: &StopHandle) -> Report {
     let queue = queues.remove(0);
     let (bell, clock) = (queue.bell(), queue.clock());
     let store = BatchStore::new(Remote::new(queue), shape, 256, || 0).unwrap();
-    let config = TreeConfig { memory: 3 << 20, operations: 64, dirty: 33 };
+    let config = TreeConfig { memory: 3 << 20, operations: 64, dirty: 33, redo: true };
     let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now()).unwrap();
     let keys = Opened::new(tree, options.limits.clients).unwrap();
     server.run(keys, &bell, clock, options, stop).unwrap().0

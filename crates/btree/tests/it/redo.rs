@@ -1,0 +1,304 @@
+//! Trees with a redo log, over each of the stores.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use btree::store::no_clock;
+use btree::{
+    BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, StoreError, Tree, TreeConfig,
+};
+use port::{Shape, Time};
+use workload::Rng;
+
+use crate::common::blocks::{
+    self, BLOCKS, IN_PLACE, Kind, OnBatches, OnBlocks, SMALL, any, create, open, was,
+};
+use crate::common::{
+    BatchDrive, Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, check_after_crash, contents,
+    damage, no_fuse, random_step, rest,
+};
+
+/// Few, so that the ring goes round often.
+const RING: u64 = 64;
+
+/// In place, with a log.
+struct InPlace;
+
+const LOGGED_IN_PLACE: InPlaceConfig = InPlaceConfig { redo: RING, ..IN_PLACE };
+
+impl Kind for InPlace {
+    type Store = InPlaceStore<OnBlocks>;
+
+    fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {
+        InPlaceStore::create(drive, shape, LOGGED_IN_PLACE, Time::ZERO)
+    }
+
+    /// The store says itself that it has a log.
+    fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError> {
+        InPlaceStore::open(drive, shape, IN_PLACE, now)
+    }
+
+    fn into_drive(store: Self::Store) -> OnBlocks {
+        store.into_drive()
+    }
+}
+
+/// In a log, with another one.
+struct Log;
+
+const LOG: LogConfig = LogConfig {
+    segment_blocks: 64,
+    overhead: 100,
+    durable: true,
+    checkpoint_every: 3_000_000,
+    batches: 4,
+    collectors: 2,
+    redo: RING,
+    clock: no_clock,
+};
+
+impl Kind for Log {
+    type Store = LogStore<OnBlocks>;
+
+    fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {
+        LogStore::create(drive, shape, LOG, Time::ZERO)
+    }
+
+    fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError> {
+        LogStore::open(drive, shape, LogConfig { redo: 0, ..LOG }, now)
+    }
+
+    fn into_drive(store: Self::Store) -> OnBlocks {
+        store.into_drive()
+    }
+}
+
+/// Over a drive with batched writes.
+type Batched = BatchStore<OnBatches>;
+
+fn batched(drive: BatchDrive) -> Batched {
+    let shape = drive.shape;
+    BatchStore::new(any(drive), shape, 128, no_clock).unwrap()
+}
+
+fn create_batched(drive: BatchDrive) -> Tree<Batched> {
+    Tree::create(batched(drive).with_redo(RING).unwrap(), SMALL, Time::ZERO).unwrap()
+}
+
+fn open_batched(drive: BatchDrive) -> Tree<Batched> {
+    Tree::open(batched(drive), SMALL, Time::ZERO).unwrap()
+}
+
+fn it_is_a_map<K: Kind>() {
+    for (seed, longest) in [(1, 300), (2, 20_000)] {
+        let mut rng = Rng::new(seed, 7);
+        let mix = Mix { keys: 1500, longest, flush: 30, shrink: false };
+        let tree = create::<K>(MemoryDrive::new(BLOCKS, seed, no_fuse()));
+        let mut checked = Checked::new(tree, Map::new());
+        for _ in 0..5000 {
+            assert!(checked.step(random_step(&mut rng, mix)));
+        }
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
+        let redo = checked.tree.redo().unwrap();
+        assert!(redo.blocks > 4 * RING && redo.records > 1000, "{redo:?}");
+        checked.tree.verify().unwrap();
+        assert_eq!(contents(&mut checked.tree), checked.map);
+        // Nobody waits for the pages: what they lack is in the log.
+        let drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
+        let mut tree = open::<K>(drive.crash(seed, no_fuse()));
+        assert!(tree.redo().unwrap().replayed > 0);
+        tree.verify().unwrap();
+        assert_eq!(contents(&mut tree), checked.map);
+    }
+}
+
+#[test]
+fn in_place_it_is_a_map() {
+    it_is_a_map::<InPlace>();
+}
+
+#[test]
+fn in_a_log_it_is_a_map() {
+    it_is_a_map::<Log>();
+}
+
+#[test]
+fn in_place_crashes_lose_nothing() {
+    blocks::crashes_lose_nothing_that_was_flushed::<InPlace>(0..12);
+}
+
+#[test]
+fn in_a_log_crashes_lose_nothing() {
+    blocks::crashes_lose_nothing_that_was_flushed::<Log>(0..12);
+}
+
+#[test]
+fn in_place_a_cut_at_each_event() {
+    blocks::a_cut_at_each_event::<InPlace>();
+}
+
+#[test]
+fn in_a_log_a_cut_at_each_event() {
+    blocks::a_cut_at_each_event::<Log>();
+}
+
+#[test]
+fn in_place_damage_is_an_error() {
+    damage::some_blocks::<InPlace>();
+}
+
+#[test]
+fn in_a_log_damage_is_an_error() {
+    damage::some_blocks::<Log>();
+}
+
+#[test]
+fn in_place_one_damaged_head_after_a_crash_is_an_error() {
+    damage::each_head_after_a_crash::<InPlace>(40);
+}
+
+#[test]
+fn in_a_log_one_damaged_head_after_a_crash_is_an_error() {
+    damage::each_head_after_a_crash::<Log>(40);
+}
+
+#[test]
+fn in_place_limits_are_errors() {
+    blocks::limits_are_errors::<InPlace>();
+}
+
+#[test]
+fn in_a_log_limits_are_errors() {
+    blocks::limits_are_errors::<Log>();
+}
+
+#[test]
+fn in_place_a_lost_page_is_an_error() {
+    blocks::a_lost_page_is_an_error::<InPlace>();
+}
+
+#[test]
+fn in_a_log_a_lost_page_is_an_error() {
+    blocks::a_lost_page_is_an_error::<Log>();
+}
+
+#[test]
+fn batched_crashes_lose_nothing() {
+    for seed in 0..12 {
+        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+        let drive = BatchDrive::new(20_000, seed, fuse.clone());
+        let mut checked = Checked::new(create_batched(drive), Map::new());
+        let mut rng = Rng::new(seed, 3);
+        let mix = Mix { keys: 300, longest: 9000, flush: 20, shrink: seed % 2 == 0 };
+        for round in 0..5 {
+            fuse.set(10 + rng.below(600));
+            while checked.step(random_step(&mut rng, mix)) {}
+            let unheard = checked.unheard();
+            let (base, changes) = (checked.base, checked.changes);
+            let drive = was::<BatchDrive>(checked.tree.into_store().into_drive());
+            fuse.set(u64::MAX);
+            let drive = drive.crash(seed * 100 + round, fuse.clone());
+            let mut tree = open_batched(drive);
+            let census = tree.verify().unwrap();
+            let found = contents(&mut tree);
+            assert_eq!(census.records, found.len() as u64);
+            check_after_crash(&base, &changes, &unheard, &found);
+            checked = Checked::new(tree, found);
+        }
+    }
+}
+
+/// What another tree's log has left on a drive is nobody's.
+#[test]
+fn a_new_tree_on_a_used_drive_is_empty() {
+    let mut tree = create_batched(BatchDrive::new(2000, 1, no_fuse()));
+    let mut heard = Heard::default();
+    for i in 0..500u32 {
+        tree.put(1, &i.to_be_bytes(), &[1; 100], &mut heard).unwrap();
+        tree.flush(2).unwrap();
+        while tree.waiting() > 0 {
+            assert!(tree.wait(&mut heard));
+        }
+    }
+    rest(&mut tree);
+    let drive = was::<BatchDrive>(tree.into_store().into_drive());
+    let drive = was::<BatchDrive>(create_batched(drive).into_store().into_drive());
+    assert_eq!(contents(&mut open_batched(drive)), Map::new());
+}
+
+/// Many flushes at once are one write of the log, and few changes are one block.
+#[test]
+fn one_write_serves_many_flushes() {
+    let mut tree = create::<InPlace>(MemoryDrive::new(BLOCKS, 1, no_fuse()));
+    let mut heard = Heard::default();
+    let before = tree.redo().unwrap();
+    for round in 0..20u64 {
+        for i in 0..10u64 {
+            let key = (round * 31 + i * 7).to_be_bytes();
+            tree.put(i, &key, &[7; 100], &mut heard).unwrap();
+            tree.flush(100 + i).unwrap();
+        }
+        while tree.waiting() > 0 {
+            assert!(tree.wait(&mut heard));
+        }
+    }
+    let after = tree.redo().unwrap();
+    let (writes, blocks) = (after.writes - before.writes, after.blocks - before.blocks);
+    assert!(writes <= 40 && blocks <= 40, "{writes} writes of {blocks} blocks for 200 flushes");
+    let pages = tree.counters().pages_written;
+    assert!(pages < 40, "{pages} pages were written");
+}
+
+/// A record that is longer than the log takes is made without it.
+#[test]
+fn what_is_too_long_for_the_log_is_made_alone() {
+    let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+    let mut tree = create::<Log>(MemoryDrive::new(BLOCKS, 1, fuse.clone()));
+    let mut heard = Heard::default();
+    let long = vec![9; 65_000];
+    let mut map = Map::new();
+    for i in 0..30u8 {
+        let value = if i % 3 == 0 { &long[..] } else { &long[..100] };
+        tree.put(1, &[i], value, &mut heard).unwrap();
+        map.insert(vec![i], value.to_vec());
+    }
+    tree.flush(2).unwrap();
+    while tree.waiting() > 0 {
+        assert!(tree.wait(&mut heard));
+    }
+    let redo = tree.redo().unwrap();
+    assert_eq!((redo.alone, redo.records), (10, 20));
+    let drive: MemoryDrive = was(Log::into_drive(tree.into_store()));
+    assert_eq!(contents(&mut open::<Log>(drive.crash(3, no_fuse()))), map);
+}
+
+/// Without logging, what an earlier use logged is there, and what comes after it,
+/// too.
+#[test]
+fn a_log_that_is_not_used_is_empty() {
+    let mut tree = create::<Log>(MemoryDrive::new(BLOCKS, 1, no_fuse()));
+    let mut heard = Heard::default();
+    let config = TreeConfig { redo: false, ..SMALL };
+    let mut put = |tree: &mut Tree<LogStore<OnBlocks>>, value: u8| {
+        tree.put(1, b"a", &[value], &mut heard).unwrap();
+        tree.put(1, &[value], b"b", &mut heard).unwrap();
+        tree.flush(2).unwrap();
+        while tree.waiting() > 0 {
+            assert!(tree.wait(&mut heard));
+        }
+    };
+    put(&mut tree, 1);
+    for value in [2, 3] {
+        let drive: MemoryDrive = was(Log::into_drive(tree.into_store()));
+        let drive = drive.crash(value.into(), no_fuse());
+        let shape = drive.shape;
+        let store = Log::open(any(drive), shape, Time::ZERO).unwrap();
+        tree = Tree::open(store, config, Time::ZERO).unwrap();
+        assert!(tree.redo().is_none());
+        put(&mut tree, value);
+    }
+    let drive: MemoryDrive = was(Log::into_drive(tree.into_store()));
+    let found = contents(&mut open::<Log>(drive.crash(0, no_fuse())));
+    assert_eq!(found[&b"a"[..]], [3]);
+    assert_eq!(found.len(), 4);
+}
