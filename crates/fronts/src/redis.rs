@@ -19,8 +19,8 @@ use std::io::Write;
 
 use btree::store::no_clock;
 use btree::{
-    AnyStore, BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Records, Remote,
-    StoreKind, Tree, TreeConfig,
+    AnyStore, BatchStore, Beside, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Records,
+    Remote, StoreKind, Tree, TreeConfig,
 };
 use device::Link;
 use device::hosted::{Bell, Hosted, HostedOptions, Queue};
@@ -61,6 +61,9 @@ const DEPTH: usize = 384;
 
 /// Most pages of a batch.
 const BATCH: usize = 256;
+
+/// The least pages of a drive with batched writes on which a new store gets a redo log.
+const LEAST_LOGGED: u64 = 4096;
 
 /// The least memory for pages, in bytes.
 const LEAST: u64 = 8 << 20;
@@ -237,7 +240,9 @@ struct Kept {
 impl Serving<'_> {
     fn tree_config(&self) -> TreeConfig {
         let memory = self.args.memory.unwrap_or(TreeConfig::default().memory);
-        TreeConfig { memory, operations: OPERATIONS, ..TreeConfig::default() }
+        // Without flushes nothing waits for a log.
+        let redo = when(self.args) != Sync::No;
+        TreeConfig { memory, operations: OPERATIONS, redo, ..TreeConfig::default() }
     }
 
     /// The tree in a store, or a new one.
@@ -269,7 +274,9 @@ impl Serving<'_> {
         let (bell, clock) = (queue.bell(), queue.clock());
         let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
         let most = BATCH.min(shape.max_pages as usize);
-        let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
+        let store = BatchStore::new(Remote::new(queue), shape, most, no_clock);
+        let redo = if opens || shape.pages < LEAST_LOGGED { 0 } else { Beside::best(shape.pages) };
+        let store = store.and_then(|store| store.with_redo(redo)).map_err(failed)?;
         let kept = self.tree(Box::new(store), opens, clock.now())?;
         let end = || {
             let target = drive.stop().into_drive().into_drive().into_below();
@@ -341,7 +348,7 @@ impl Serving<'_> {
             let _figures = figures.transpose()?;
             server.run(keys, bell, clock, options, &stop).map_err(failed)
         })?;
-        let counters = records.tree().map(Tree::counters);
+        let counters = records.tree().map(|tree| (tree.counters(), tree.redo()));
         // The store lets go of the drive.
         drop(records);
         let injected = end()?;
@@ -354,9 +361,13 @@ impl Serving<'_> {
                 "commands": report.commands,
                 "flushes": report.flushes,
             });
-            if let Some(counters) = counters {
+            if let Some((counters, redo)) = counters {
                 json["pages_written"] = counters.pages_written.into();
                 json["page_batches"] = counters.batches.into();
+                if let Some(redo) = redo {
+                    json["log_writes"] = redo.writes.into();
+                    json["log_blocks"] = redo.blocks.into();
+                }
             }
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
@@ -490,15 +501,23 @@ impl Blocks<'_> {
         };
         let (pages, opens) = (kind.name(), there.is_some());
         let bad = |e| if opens { unusable(config, e) } else { failed(e) };
+        // Of a new store; one that is too small has none.
+        let redo = Beside::best(shape.bytes / BLOCK_BYTES);
         let store = match kind {
             StoreKind::InPlace => {
                 let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
-                let store = make(remote, shape, InPlaceConfig::default(), now);
+                let config = InPlaceConfig { redo, ..InPlaceConfig::default() };
+                let fits = config.least_bytes() <= shape.bytes;
+                let redo = if fits { redo } else { 0 };
+                let store = make(remote, shape, InPlaceConfig { redo, ..config }, now);
                 store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Log => {
                 let make = if opens { LogStore::open } else { LogStore::create };
-                let store = make(remote, shape, LogConfig::default(), now);
+                let config = LogConfig { redo, ..LogConfig::default() };
+                let fits = config.least_bytes() <= shape.bytes;
+                let redo = if fits { redo } else { 0 };
+                let store = make(remote, shape, LogConfig { redo, ..config }, now);
                 store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Batched => unreachable!("it was refused on a drive with blocks"),

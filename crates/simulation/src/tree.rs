@@ -39,12 +39,14 @@ pub enum TreeBreak {
     DropPage,
     /// One batch of pages in 16 is answered and not written.
     DropBatch,
+    /// One write of the redo log in 16 is answered and not written.
+    DropLog,
 }
 
 impl TreeBreak {
     /// All of them.
-    pub const ALL: [TreeBreak; 3] =
-        [TreeBreak::FlushEarly, TreeBreak::DropPage, TreeBreak::DropBatch];
+    pub const ALL: [TreeBreak; 4] =
+        [TreeBreak::FlushEarly, TreeBreak::DropPage, TreeBreak::DropBatch, TreeBreak::DropLog];
 }
 
 /// The store of a life.
@@ -64,6 +66,8 @@ pub struct Host {
     pub setup: Setup,
     /// The store.
     pub store: StoreKind,
+    /// Blocks or pages of a redo log.
+    pub redo: u64,
     /// The tree.
     pub tree: TreeConfig,
     /// Keys that are used.
@@ -87,10 +91,11 @@ impl Host {
         setup.kept = BLOCK_BYTES as u32;
         (setup.parts, setup.parity) = (false, 0);
         setup.leave_out_harm();
+        let redo = Rng::new(plan.seed, STREAM + 3).one_of(&[0, 16, 32, 64, 200]);
         let (store, pages) = match rng.below(3) {
-            0 => batched(rng, &mut setup),
-            1 => log(rng, &mut setup),
-            _ => in_place(rng, &mut setup),
+            0 => batched(rng, &mut setup, redo),
+            1 => log(rng, &mut setup, redo),
+            _ => in_place(rng, &mut setup, redo),
         };
         let is_log = matches!(store, StoreKind::Log(_));
         let cycle =
@@ -107,13 +112,17 @@ impl Host {
         let flushes = rng.one_of(&[5, 20, 100]);
         let depth = rng.one_of(&[1, 4, 15]);
         let pause = rng.one_of(&[0, 100_000, 5_000_000]);
-        Host { setup, store, tree, keys, depth, flushes, pause, cycle }
+        Host { setup, store, redo, tree, keys, depth, flushes, pause, cycle }
     }
 
     /// In a line, for a report.
     pub fn in_words(&self) -> String {
         let (store, tree, drive) = (&self.store, &self.tree, self.setup.in_words());
-        format!("{store:?}, {tree:?}, {} keys, {} at once; {drive}", self.keys, self.depth)
+        let redo = self.redo;
+        format!(
+            "{store:?}, redo log of {redo}, {tree:?}, {} keys, {} at once; {drive}",
+            self.keys, self.depth
+        )
     }
 }
 
@@ -154,7 +163,7 @@ fn blocks(rng: &mut Rng, setup: &mut Setup, blocks: u64) {
 }
 
 /// A log with few segments, and how many pages it has.
-fn log(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
+fn log(rng: &mut Rng, setup: &mut Setup, redo: u64) -> (StoreKind, u64) {
     let segments = 20 + rng.below(8);
     let config = LogConfig {
         segment_blocks: 64,
@@ -163,11 +172,11 @@ fn log(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
         checkpoint_every: rng.one_of(&[1_000_000, 50_000_000, 10_000_000_000]),
         batches: 1 + rng.below(6) as usize,
         collectors: 1 + rng.below(3) as usize,
-        redo: 0,
+        redo,
         clock: no_clock,
     };
     // The heads and the map come first.
-    blocks(rng, setup, (segments + 1) * 64);
+    blocks(rng, setup, (segments + 1) * 64 + redo);
     let pages = (segments - 12) * 63 * 100 / u64::from(100 + config.overhead);
     (StoreKind::Log(config), pages)
 }
@@ -189,16 +198,16 @@ fn lose_segments(rng: &mut Rng, setup: &mut Setup) -> bool {
 }
 
 /// A store in place with a journal of small batches, and how many pages it has.
-fn in_place(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
-    let config = InPlaceConfig { max_batch: 32 + rng.below(48) as u32, redo: 0, clock: no_clock };
+fn in_place(rng: &mut Rng, setup: &mut Setup, redo: u64) -> (StoreKind, u64) {
+    let config = InPlaceConfig { max_batch: 32 + rng.below(48) as u32, redo, clock: no_clock };
     let pages = 200 + rng.below(400);
     let journal = (2 + 16 * (u64::from(config.max_batch) + 1)).next_multiple_of(64);
-    blocks(rng, setup, journal + pages);
+    blocks(rng, setup, journal + pages + redo);
     (StoreKind::InPlace(config), pages)
 }
 
 /// The batched target, and how many pages it has.
-fn batched(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
+fn batched(rng: &mut Rng, setup: &mut Setup, redo: u64) -> (StoreKind, u64) {
     let dim = dimensions(rng);
     let (log_rows, links) = (4 + rng.below(28), 1 + rng.below(3) as u32);
     let config = |geometry: &Geometry| BatchConfig {
@@ -216,7 +225,7 @@ fn batched(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
     // What a failed program leaves of such a drive is its own lives' matter.
     without_failures(setup);
     (setup.protected, setup.layers) = (false, None);
-    (StoreKind::Batch(config), config.pages)
+    (StoreKind::Batch(config), config.pages - redo)
 }
 
 /// Lives the life of a plan.

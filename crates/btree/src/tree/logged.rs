@@ -60,8 +60,9 @@ impl<S: PageStore> Tree<S> {
     /// wait for it from now on.
     pub(super) fn waits_for_records(&mut self) -> bool {
         let Some(redo) = &mut self.redo else { return false };
-        redo.hold |= !redo.is_durable();
-        redo.hold
+        let waits = !redo.is_durable();
+        redo.hold |= waits;
+        waits
     }
 
     /// No batch of pages waits: changes go on.

@@ -162,8 +162,9 @@ impl<S: PageStore> Tree<S> {
     fn replay(&mut self, chain: &Chain, clears: bool) -> Result<u64, Error> {
         let (mut bytes, mut count) = (Vec::new(), 0);
         for number in chain.from..chain.end {
-            let begins = self.read_block(number, &mut bytes)?;
-            if begins && !bytes.is_empty() {
+            // A write begins with a record, and ends with one, but for the last.
+            let left = bytes.len();
+            if self.read_block(number, &mut bytes)? && left > 0 {
                 return Err(senseless());
             }
             count += self.replay_bytes(&mut bytes, clears)?;

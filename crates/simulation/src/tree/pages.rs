@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use btree::store::Ticks;
-use btree::{AnyStore, Awaited, PageStore, StoreDone};
+use btree::{AnyStore, Awaited, Beside, PageStore, StoreDone};
 use port::{Buffer, Port, Ring, Time};
 use workload::Rng;
 
@@ -131,6 +131,32 @@ impl PageStore for Pages {
             return true;
         }
         self.store.flush(id)
+    }
+
+    fn beside(&self) -> Beside {
+        self.store.beside()
+    }
+
+    fn expect_beside(&mut self, blocks: u64) -> bool {
+        self.store.expect_beside(blocks)
+    }
+
+    fn can_write_beside(&self) -> bool {
+        self.store.can_write_beside()
+    }
+
+    fn write_beside(
+        &mut self,
+        id: u32,
+        at: u64,
+        count: usize,
+        copy: &mut dyn FnMut(usize, &mut [u8]),
+    ) {
+        if self.breaks(TreeBreak::DropLog, 16) {
+            self.said.push_back(StoreDone::Write { id, result: Ok(()) });
+            return;
+        }
+        self.store.write_beside(id, at, count, copy);
     }
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {

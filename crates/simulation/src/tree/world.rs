@@ -202,6 +202,8 @@ impl World {
         let (shape, target) = (*target.shape(), Rc::new(RefCell::new(target)));
         self.below = Some(Below::Batch(target.clone()));
         let store = BatchStore::new(self.line(target), shape, shape.max_pages as usize, no_clock);
+        let redo = if self.made { 0 } else { self.host.redo };
+        let store = store.and_then(|store| store.with_redo(redo));
         Ok(Box::new(store.expect("such a drive will do")))
     }
 
