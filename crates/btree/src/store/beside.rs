@@ -22,14 +22,14 @@ pub struct Beside {
 
 /// Least blocks of a redo log, and most.
 pub const LEAST_REDO: u64 = 16;
-const MOST_REDO: u64 = 1 << 24;
+const MOST_REDO: u64 = 1 << 18;
 
 impl Beside {
     /// The last `blocks` of a drive of so many.
     pub(super) fn of(total: u64, blocks: u64) -> Result<Beside, StoreError> {
         let fits = blocks == 0 || (LEAST_REDO..=MOST_REDO.min(total / 2)).contains(&blocks);
         if !fits {
-            let range = "0, or 16 to half of the drive, and at most 64 GiB";
+            let range = "0, or 16 to half of the drive, and at most 1 GiB";
             return Err(StoreError::Shape { what: "blocks of the redo log", value: blocks, range });
         }
         Ok(Beside { first: total - blocks, blocks })
