@@ -208,11 +208,13 @@ impl Redo {
             return false;
         }
         let all = self.pending.len() + bytes;
-        self.full = all > self.most || self.used() + block::count(all) + MARK > self.blocks;
+        let fits = all <= self.most && self.used() + block::count(all) + MARK <= self.blocks;
+        // Who found no room waits for the next write, also when a shorter record fits.
+        self.full |= !fits;
         if self.pending.is_empty() {
             self.stamp = stamp;
         }
-        !self.full
+        fits
     }
 
     /// Appends a record of so many bytes, as it was admitted; one that is too long was

@@ -91,7 +91,7 @@ impl Host {
         setup.kept = BLOCK_BYTES as u32;
         (setup.parts, setup.parity) = (false, 0);
         setup.leave_out_harm();
-        let redo = Rng::new(plan.seed, STREAM + 3).one_of(&[0, 16, 32, 64, 200]);
+        let redo = Rng::new(plan.seed, STREAM + 3).one_of(&[0, 16, 32, 64, 100]);
         let (store, pages) = match rng.below(3) {
             0 => batched(rng, &mut setup, redo),
             1 => log(rng, &mut setup, redo),
