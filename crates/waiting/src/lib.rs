@@ -6,6 +6,9 @@
 //!   that kind of request, once, and then polls.
 //! - [`Strategy::Adaptive`] is ours.
 //!
+//! [`speculate`] does not wait: it is for who writes and goes on, and holds back what others
+//! would see of that.
+//!
 //! The law of the adaptive one. It is given a *budget*: the part of the time
 //! by which it may see completions later than a poller (0.4 %). Within it, it
 //! is away as long as it can:
@@ -39,6 +42,7 @@ mod flights;
 mod plan;
 #[cfg(test)]
 mod sim;
+pub mod speculate;
 mod window;
 
 use port::{BlockOp, Time};
