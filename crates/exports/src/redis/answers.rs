@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use waiting::speculate::Token;
+
 use super::client::Client;
 use super::command::Command;
 use super::glob::Pattern;
@@ -11,9 +13,21 @@ use super::serving::Serving;
 use crate::limits::Limits;
 
 impl Serving<'_> {
-    /// A command that needs nothing of the store.
-    pub(super) fn at_once(&mut self, client: &mut Client, command: Command) {
-        let Client { parser, input, start, out, is_closing, .. } = client;
+    /// Answers a command that needs nothing of the store. Gives what the answer
+    /// depends on.
+    pub(super) fn answer(&mut self, who: u32, command: Command) -> Token {
+        let mut client = self.clients[who as usize].take();
+        if let Some(client) = &mut client {
+            self.at_once(client, command);
+        }
+        self.clients[who as usize] = client;
+        // It tells how many keys there are.
+        if command == Command::Info { self.database.seen_all() } else { Token::NONE }
+    }
+
+    fn at_once(&mut self, client: &mut Client, command: Command) {
+        let Client { parser, input, start, replies, is_closing, .. } = client;
+        let out = &mut replies.out;
         let args = parser.args(&input[*start..]);
         match command {
             Command::Ping if args.len() > 2 => {
@@ -28,7 +42,6 @@ impl Serving<'_> {
             }
             Command::Select if args.get(1) == b"0" => resp::simple(out, "OK"),
             Command::Select => resp::error(out, "ERR DB index is out of range"),
-            Command::DbSize => resp::int(out, self.database.keys() as i64),
             Command::Info => resp::bulk(out, self.info().as_bytes()),
             Command::Config => self.config(args, out),
             Command::Client => match args.get(1).to_ascii_lowercase().as_slice() {

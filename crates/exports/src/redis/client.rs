@@ -1,16 +1,16 @@
 //! A connection: what was received and is not understood yet, and replies
 //! that are not taken yet.
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+use waiting::speculate::Tokens;
 
+use super::replies::Replies;
 use super::resp::Parser;
-use super::rope::Rope;
 use crate::grow::grow;
 
 /// Bytes that are read at once.
@@ -30,11 +30,7 @@ pub struct Client {
     pub start: usize,
     pub parser: Parser,
     /// Replies that are not sent.
-    pub out: Rope,
-    /// Where the reply of a command under way begins.
-    pub reply: u64,
-    /// Replies that wait: where they begin, and for which flush.
-    pub held: VecDeque<(u64, u64)>,
+    pub replies: Replies,
     pub readable: bool,
     pub writable: bool,
     /// The client sends no more; what it sent may still be there to read.
@@ -71,9 +67,7 @@ impl Client {
             input: Vec::new(),
             start: 0,
             parser: Parser::new(longest),
-            out: Rope::default(),
-            reply: 0,
-            held: VecDeque::new(),
+            replies: Replies::default(),
             readable: true,
             writable: true,
             is_ending: false,
@@ -94,16 +88,12 @@ impl Client {
 
     /// Memory that it has, in bytes.
     pub fn memory(&self) -> usize {
-        size_of::<Client>()
-            + self.input.capacity()
-            + self.out.memory()
-            + self.parser.memory()
-            + self.held.capacity() * size_of::<(u64, u64)>()
+        size_of::<Client>() + self.input.capacity() + self.replies.memory() + self.parser.memory()
     }
 
     /// Bytes of replies that it has not taken.
     pub fn unread(&self) -> usize {
-        self.out.len()
+        self.replies.out.len()
     }
 
     /// Gives memory back of what was taken in whole.
@@ -152,19 +142,17 @@ impl Client {
         }
     }
 
-    /// Sends what may be sent once that flush has ended, at most [`SEND`]
-    /// bytes. Gives whether there is more that the socket might take.
-    pub fn send(&mut self, flushed: u64, now: Instant) -> bool {
-        while self.held.front().is_some_and(|held| held.1 <= flushed) {
-            self.held.pop_front();
-        }
-        let end = if self.is_busy { self.reply } else { self.out.end() };
-        let end = self.held.front().map_or(end, |held| held.0);
-        let most = end.min(self.out.begin() + SEND);
-        while self.out.begin() < most && self.writable && !self.is_broken {
-            match send(&self.sock, self.out.first(most), SendFlags::NOSIGNAL) {
+    /// Sends what may be sent now, at most [`SEND`] bytes. Gives whether there is
+    /// more that the socket might take. One whose reply must not be seen is broken.
+    pub fn send(&mut self, tokens: &Tokens, now: Instant) -> bool {
+        let end = self.replies.ready(tokens, self.is_busy);
+        self.is_broken |= self.replies.is_lost();
+        let out = &mut self.replies.out;
+        let most = end.min(out.begin() + SEND);
+        while out.begin() < most && self.writable && !self.is_broken {
+            match send(&self.sock, out.first(most), SendFlags::NOSIGNAL) {
                 Ok(n) => {
-                    self.out.take(n);
+                    out.take(n);
                     self.heard = now;
                 }
                 Err(Errno::INTR) => {}
@@ -172,32 +160,19 @@ impl Client {
                 Err(_) => self.is_broken = true,
             }
         }
-        self.out.begin() < end && self.writable && !self.is_broken
-    }
-
-    /// Has `reply`, the last, wait for a flush.
-    pub fn hold(&mut self, flush: u64) {
-        // Those behind one that waits wait with it.
-        if self.held.back().is_none_or(|held| held.1 < flush) {
-            self.held.push_back((self.reply, flush));
-        }
+        out.begin() < end && self.writable && !self.is_broken
     }
 
     /// Whether the system had no memory for what it sent or is to get, so that it
     /// cannot go on.
     pub fn lacks_memory(&self) -> bool {
-        !self.is_broken && (self.is_denied || self.out.is_short())
-    }
-
-    /// Whether replies wait for a flush.
-    pub fn is_held(&self) -> bool {
-        !self.held.is_empty()
+        !self.is_broken && (self.is_denied || self.replies.out.is_short())
     }
 
     /// Whether all is done. One that is broken waits for no turn: what it has would
     /// stay until those before it have had theirs.
     pub fn is_over(&self) -> bool {
-        let is_done = self.is_closing && self.out.len() == 0 && !self.has_turn;
+        let is_done = self.is_closing && self.unread() == 0 && !self.has_turn;
         !(self.is_busy || self.is_holding) && (self.is_broken || is_done)
     }
 }

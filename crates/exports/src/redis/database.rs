@@ -26,19 +26,20 @@
 
 use std::collections::VecDeque;
 
-use btree::{Error as TreeError, Outcome, Records, Sink, Write};
-use port::{OutOfMemory, Time, lazy};
+use btree::{Error as TreeError, Records, Write};
+use port::Time;
 use thiserror::Error;
+use waiting::speculate::{Token, Tokens};
 
-use super::client::Client;
-use super::command::{Command, Found};
-use super::job::{Common, Cursors, Job, Next, State};
+use super::command::{Command, Found, Keys};
+use super::job::{Common, Job, Next, State};
 use super::locks::Locks;
 use super::mail::{FLUSH, HEAD, HEADS, Inbox, MAX_REPLY, Mail, SCAN};
+use super::mutation::{self, Mutation};
+use super::replies::Replies;
 use super::resp::{self, Args};
 use super::rope::{Rope, Trash};
-use super::value::{FORMAT, FORMAT_KEY, main_key};
-use crate::grow;
+use super::value::main_key;
 
 /// Reads of one command that wait at once.
 const READS: u32 = 64;
@@ -56,9 +57,9 @@ const FIRST: u64 = 64 << 10;
 const OPERATION: u64 = 512;
 const LOCK: u64 = 8;
 
-/// Memory that a server takes beside the places of clients before it has any,
-/// about and at most, in bytes, and what there must be for the first of them.
-const SPARE: u64 = (8 << 20) + grow::SPARE as u64;
+/// Of sorted sets on a drive that keeps values by key.
+const UNORDERED: &str =
+    "ERR sorted sets need an order of keys, which a drive with target=kv does not have";
 
 /// What the tree said, in the client's numbers: each record has a byte more.
 fn in_words(error: &TreeError) -> String {
@@ -96,27 +97,13 @@ pub enum Refusal {
     Tree(#[from] TreeError),
 }
 
-/// A database cannot be opened.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The tree could not.
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    /// It holds something else.
-    #[error("the store holds keys of something else than this server: take another drive")]
-    Foreign,
-    /// There is no memory for so many clients.
-    #[error(transparent)]
-    Memory(#[from] OutOfMemory),
-}
-
 /// How far a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It waits; its seat will be in [`Database::next_ready`].
     Waits,
-    /// The reply is there, and may be sent when that flush has ended.
-    Done(u64),
+    /// The reply is there, and may be seen when that token is durable.
+    Done(Token),
 }
 
 /// The database.
@@ -133,9 +120,8 @@ pub struct Database {
     pub common: Common,
     /// Why not all keys were counted.
     uncounted: Option<TreeError>,
-    /// The flush that is next to begin, and whether it has anything to do.
-    next_flush: u64,
-    is_dirty: bool,
+    /// Which writes are durable.
+    tokens: Tokens,
     /// Work that this call may do.
     slice: u64,
     /// Memory of commands and clients that is to be freed.
@@ -143,66 +129,6 @@ pub struct Database {
 }
 
 impl Database {
-    /// The database in `records`, for so many seats. Waits for them, and reads a tree
-    /// whole to count the keys. Where a page cannot be read, what comes
-    /// behind it is not counted ([`Database::uncounted`]).
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn open(mut records: Records<'static>, seats: usize) -> Result<Database, OpenError> {
-        let mut look = Look::default();
-        let wait = |records: &mut Records<'static>, look: &mut Look| {
-            while look.ended.is_none() {
-                if !records.wait(look) {
-                    return Err(TreeError::Store(btree::StoreError::Gone));
-                }
-            }
-            look.ended.take().unwrap_or(Ok(()))
-        };
-        records.get(0, FORMAT_KEY, None, &mut look)?;
-        wait(&mut records, &mut look)?;
-        let is_ours = look.is_ours;
-        look = Look::default();
-        let mut uncounted = None;
-        if let Records::Drive(drive) = &records {
-            look.records = drive.keys();
-        } else {
-            records.scan(0, b"", u64::MAX, &mut look)?;
-            uncounted = wait(&mut records, &mut look).err();
-        }
-        if let Some(error) = uncounted.filter(|_| !is_ours) {
-            return Err(error.into());
-        }
-        if look.records > 0 && !is_ours {
-            return Err(OpenError::Foreign);
-        }
-        if look.records == 0 && !is_ours {
-            look.ended = None;
-            records.put(0, FORMAT_KEY, FORMAT, &mut look)?;
-            wait(&mut records, &mut look)?;
-        }
-        let each = size_of::<(Mail, Job, Option<Client>, u32)>();
-        lazy::ask_for((seats * each) as u64 + SPARE, "the places of clients")?;
-        let is_ordered = records.is_ordered();
-        Ok(Database {
-            records,
-            inbox: Inbox {
-                mails: (0..seats).map(|_| Mail::default()).collect(),
-                ..Inbox::default()
-            },
-            jobs: (0..seats).map(|_| Job::default()).collect(),
-            locks: Locks::new(),
-            stalled: VecDeque::new(),
-            yielded: VecDeque::new(),
-            common: Common { keys: look.keys, cursors: Cursors::default(), is_ordered },
-            uncounted,
-            next_flush: 1,
-            is_dirty: true,
-            slice: FIRST,
-            trash: Trash::default(),
-        })
-    }
-
     /// What has the keys.
     pub fn records(&self) -> &Records<'static> {
         &self.records
@@ -233,22 +159,27 @@ impl Database {
         self.records
     }
 
-    /// Whether there is something that was not flushed.
-    pub fn is_dirty(&self) -> bool {
-        self.is_dirty
+    /// Which writes are durable.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
-    /// Begins a flush; gives its number. One at a time.
-    pub fn flush(&mut self) -> u64 {
+    /// Begins a flush. One at a time.
+    pub fn flush(&mut self) {
+        self.tokens.begin_flush();
         self.records.flush(FLUSH).expect("one at a time");
-        self.is_dirty = false;
-        self.next_flush += 1;
-        self.next_flush - 1
     }
 
     /// How the flush ended, once it has.
     pub fn flushed(&mut self) -> Option<Result<(), TreeError>> {
-        self.inbox.flushed.take()
+        let ended = self.inbox.flushed.take()?;
+        self.tokens.end_flush(ended.is_ok());
+        Some(ended)
+    }
+
+    /// A client's last reply is there: it waits for a token.
+    pub fn tie(&mut self, replies: &mut Replies, token: Token) {
+        replies.tie(token, &self.tokens, &mut self.trash);
     }
 
     /// Lets the tree go on. Then look at [`Database::next_ready`].
@@ -317,8 +248,45 @@ impl Database {
         self.records.next_event()
     }
 
-    /// Begins a command on keys. The seat's last one is over.
-    pub fn begin(&mut self, seat: u32, found: Found, args: Args<'_>, out: &mut Rope) -> Progress {
+    /// Begins a command that needs the store. The seat's last one is over. `None`
+    /// where it needs nothing of that; then nothing was done.
+    pub fn begin(
+        &mut self,
+        seat: u32,
+        found: Found,
+        args: Args<'_>,
+        out: &mut Rope,
+    ) -> Option<Progress> {
+        self.inbox.work = 0;
+        if found.command.needs_order() && !self.common.is_ordered {
+            resp::error(out, UNORDERED);
+            Some(Progress::Done(Token::NONE))
+        } else if found.command == Command::DbSize {
+            resp::int(out, self.keys() as i64);
+            Some(Progress::Done(self.seen_all()))
+        } else if found.keys != Keys::None || found.command.goes_through_all() {
+            Some(self.begin_on_keys(seat, found, args, out))
+        } else {
+            None
+        }
+    }
+
+    /// The token of all that there is: for who tells how many keys there are, or goes through
+    /// them.
+    pub fn seen_all(&mut self) -> Token {
+        if mutation::is(Mutation::SizeUntied) {
+            return Token::NONE;
+        }
+        if self.locks.is_anything_written() { self.tokens.issue() } else { self.tokens.newest() }
+    }
+
+    fn begin_on_keys(
+        &mut self,
+        seat: u32,
+        found: Found,
+        args: Args<'_>,
+        out: &mut Rope,
+    ) -> Progress {
         let job = &mut self.jobs[seat as usize];
         job.found = Some(found);
         (job.state, job.stage, job.again) = (State::Lock, 0, false);
@@ -428,9 +396,8 @@ impl Database {
                     }
                 }
                 (None, State::Told(next)) if matches!(next, Next::Write | Next::WriteAndEnd) => {
-                    self.locks.wrote(&job.claim, self.next_flush);
+                    self.locks.wrote(&job.claim, self.tokens.issue());
                     self.inbox.work += job.claim.len() as u64 * LOCK;
-                    self.is_dirty = true;
                     self.common.keys += job.more_keys;
                     job.clear_writes();
                     if next == Next::WriteAndEnd {
@@ -451,8 +418,7 @@ impl Database {
                 Err(refusal) => {
                     if !self.common.is_ordered && job.has_writes() {
                         // Some of them may be there.
-                        self.locks.wrote(&job.claim, self.next_flush);
-                        self.is_dirty = true;
+                        self.locks.wrote(&job.claim, self.tokens.issue());
                     }
                     self.trash.put_all(out.cut(job.reply));
                     resp::error(out, &refusal.to_string());
@@ -483,14 +449,15 @@ impl Database {
     }
 
     fn end(&mut self, seat: u32, job: &mut Job, found: Found) -> Progress {
-        let looks = found.command == Command::Scan || found.command.reads_one_record();
-        let seen = if looks && self.locks.is_written(&job.claim) {
-            // It may have seen what is not known to be written yet: the next
-            // flush has it. There must be one, also when nothing was written.
-            self.is_dirty = true;
-            self.next_flush
-        } else if matches!(found.command, Command::Scan | Command::FlushAll) {
-            self.locks.seen_all()
+        let seen = if !found.writes && mutation::is(Mutation::ReadUntied) {
+            Token::NONE
+        } else if found.command == Command::Scan {
+            self.seen_all()
+        } else if found.command == Command::FlushAll {
+            self.tokens.newest()
+        } else if found.command.reads_one_record() && self.locks.is_written(&job.claim) {
+            // It may have seen what is not known to be written yet: the next flush has it.
+            self.tokens.issue()
         } else {
             self.locks.seen(&job.claim)
         };
@@ -589,26 +556,8 @@ impl Database {
     }
 }
 
-/// What is in a tree when it is opened.
-#[derive(Default)]
-struct Look {
-    records: u64,
-    keys: i64,
-    is_ours: bool,
-    ended: Option<Result<(), TreeError>>,
-}
-
-impl Sink for Look {
-    fn record(&mut self, _tag: u64, key: &[u8], value: &[u8]) {
-        self.records += 1;
-        self.keys += i64::from(key.first() == Some(&b'k'));
-        self.is_ours |= (key, value) == (FORMAT_KEY, FORMAT);
-    }
-
-    fn done(&mut self, _tag: u64, outcome: Result<Outcome, TreeError>) {
-        self.ended = Some(outcome.map(drop));
-    }
-}
-
+mod opening;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
+
+pub use opening::OpenError;

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use waiting::speculate::{Token, Written};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Stripes; a power of two.
@@ -19,8 +20,6 @@ const STRIPES: usize = 4096;
 struct Stripe {
     readers: u32,
     is_written: bool,
-    /// The flush that makes the last write durable.
-    flush: u64,
     line: VecDeque<u32>,
 }
 
@@ -86,10 +85,8 @@ pub struct Locks {
     gate: VecDeque<u32>,
     /// Who may try again.
     pub retry: VecDeque<u32>,
-    /// The last flush that a write is in.
-    flush: u64,
-    /// The same of the last claim on everything.
-    of_everything: u64,
+    /// The last write of each stripe.
+    written: Written,
 }
 
 impl Locks {
@@ -102,8 +99,7 @@ impl Locks {
             owner: None,
             gate: VecDeque::new(),
             retry: VecDeque::new(),
-            flush: 0,
-            of_everything: 0,
+            written: Written::new(STRIPES),
         }
     }
 
@@ -152,6 +148,11 @@ impl Locks {
             || claim.stripes.iter().any(|&i| self.stripes[usize::from(i)].is_written)
     }
 
+    /// Whether somebody holds any lock to write.
+    pub fn is_anything_written(&self) -> bool {
+        self.writing > 0
+    }
+
     /// Forgets that `who` waits for `claim`.
     pub fn forget(&mut self, who: u32, claim: &Claim) {
         let others = |&waits: &u32| waits != who;
@@ -166,28 +167,20 @@ impl Locks {
         }
     }
 
-    /// Says that what `claim` holds was written, and which flush makes it
-    /// durable.
-    pub fn wrote(&mut self, claim: &Claim, flush: u64) {
-        self.flush = flush;
+    /// Says that what `claim` holds was written, and by which token that is known.
+    pub fn wrote(&mut self, claim: &Claim, token: Token) {
         if claim.everything {
-            self.of_everything = flush;
+            self.written.wrote_all(token);
         }
         for &i in &claim.stripes {
-            self.stripes[usize::from(i)].flush = flush;
+            self.written.wrote(i.into(), token);
         }
     }
 
-    /// The flush after which all is durable that somebody with `claim` can have
-    /// seen.
-    pub fn seen(&self, claim: &Claim) -> u64 {
-        let all = claim.stripes.iter().map(|&i| self.stripes[usize::from(i)].flush);
-        all.max().unwrap_or(0).max(self.of_everything)
-    }
-
-    /// The same for somebody who has seen everything.
-    pub fn seen_all(&self) -> u64 {
-        self.flush
+    /// The token of all that somebody with `claim` can have seen.
+    pub fn seen(&self, claim: &Claim) -> Token {
+        let all = claim.stripes.iter().map(|&i| self.written.of(i.into()));
+        all.max().unwrap_or(Token::NONE)
     }
 
     /// Gives back what `claim` holds.
@@ -222,6 +215,7 @@ impl Locks {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use waiting::speculate::Tokens;
 
     /// What was written by a claim on everything is seen by each key's reader.
     #[test]
@@ -229,11 +223,12 @@ mod tests {
         let (mut locks, mut all, mut one) = (Locks::new(), Claim::default(), Claim::default());
         all.on_everything();
         assert!(locks.take(0, &mut all, false));
-        locks.wrote(&all, 5);
+        let token = Tokens::default().issue();
+        locks.wrote(&all, token);
         locks.give(&mut all);
         one.on([b"key".as_slice()].into_iter(), false);
         one.only_looks();
-        assert_eq!(locks.seen(&one), 5);
+        assert_eq!(locks.seen(&one), token);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A server that speaks the protocol of Redis (RESP2) over the key-value store.
 //!
 //! ```text
-//!  sockets → server ── resp (pure: bytes ↔ commands and replies)
-//!               └ database ┬ locks (which commands may run at once)
-//!                          ├ work (what each command does)
-//!                          └ btree::Tree (records: value)
+//!  sockets → server ┬─ resp (pure: bytes ↔ commands and replies)
+//!      or    local  ├─ replies (which may be seen: what they tell of is durable)
+//!                   └ database ┬ locks (which commands may run at once)
+//!                              ├ work (what each command does)
+//!                              └ btree::Tree (records: value)
 //! ```
 //!
 //! Strings, hashes and sorted sets as far as clients of a key-value store and
@@ -17,8 +18,11 @@ mod command;
 mod database;
 mod glob;
 mod job;
+mod local;
 mod locks;
 mod mail;
+pub mod mutation;
+mod replies;
 pub mod resp;
 mod room;
 mod rope;
@@ -28,4 +32,5 @@ mod value;
 mod work;
 
 pub use database::OpenError;
+pub use local::{Closed, Local};
 pub use server::{Opened, Options, Report, ServeError, Server, Sync};

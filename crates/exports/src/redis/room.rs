@@ -115,9 +115,9 @@ impl Serving<'_> {
             self.memory -= client.counted;
             self.ending -= client.ending;
             self.database.leave(who);
-            let Client { input, out, .. } = client;
+            let Client { input, replies, .. } = client;
             self.database.trash.put(input);
-            self.database.trash.put_all(out.into_pieces());
+            self.database.trash.put_all(replies.out.into_pieces());
             self.free.push(who);
         }
     }

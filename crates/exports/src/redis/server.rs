@@ -14,8 +14,8 @@
 //! own while it goes on, all of them for FLUSHALL.
 //!
 //! When a flush fails, connections that wait for it are closed without an
-//! answer, later writes are refused, reads go on, and [`Server::run`] ends with
-//! the error.
+//! answer, later writes are refused, and with [`Sync::Always`] reads of what was
+//! not flushed, too. Other reads go on, and [`Server::run`] ends with the error.
 
 use std::io;
 
@@ -101,7 +101,7 @@ impl From<Errno> for ServeError {
 }
 
 /// The keys of a store, ready to be served.
-pub struct Opened(Database);
+pub struct Opened(pub(super) Database);
 
 impl Opened {
     /// The keys in `records`, for so many clients at once. Waits for them, and

@@ -18,9 +18,10 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
+use waiting::speculate::Token;
 
 use super::client::Client;
-use super::command::{self, Command, Found, Keys};
+use super::command::{self, Command, Found};
 use super::database::{Database, Progress, Refusal};
 use super::resp::{self, Parser};
 use super::server::{Options, Report, ServeError, Sync};
@@ -51,10 +52,6 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often [`Sync::EverySecond`] flushes, in ns.
 const SECOND: u64 = 1_000_000_000;
 
-/// Of sorted sets on a drive that keeps values by key.
-const UNORDERED: &str =
-    "ERR sorted sets need an order of keys, which a drive with target=kv does not have";
-
 pub(super) const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const BELL: u64 = u64::MAX - 2;
@@ -78,10 +75,7 @@ pub(super) struct Serving<'a> {
     later: VecDeque<u32>,
     /// Who has replies that wait for a flush.
     holding: Vec<u32>,
-    /// The flush that is under way, and the last that has ended.
-    flushing: Option<u64>,
-    flushed: u64,
-    /// When the last one began.
+    /// When the last flush began.
     flush_at: Time,
     failed: Option<TreeError>,
     pub(super) report: Report,
@@ -127,8 +121,6 @@ impl<'a> Serving<'a> {
             fresh: VecDeque::new(),
             later: VecDeque::new(),
             holding: Vec::new(),
-            flushing: None,
-            flushed: 0,
             flush_at: Time::ZERO,
             failed: None,
             report: Report::default(),
@@ -185,8 +177,8 @@ impl<'a> Serving<'a> {
         self.clients.clear();
         // Nobody is left to wait for it.
         self.database.trash.free(u64::MAX);
-        while self.flushing.is_some() || (self.database.is_dirty() && self.failed.is_none()) {
-            if self.flushing.is_none() {
+        while self.database.tokens().is_flushing() || self.database.tokens().wants_flush() {
+            if self.database.tokens().wants_flush() {
                 self.flush();
             }
             self.sleep(None)?;
@@ -232,10 +224,7 @@ impl<'a> Serving<'a> {
         let wakes = wakes.map(|at| at.saturating_duration_since(Instant::now()));
         let wakes = wakes.map(|left| left.as_nanos() as u64);
         let store = self.database.next_event().map(|at| at.since(now));
-        let waits = self.options.sync == Sync::EverySecond
-            && self.database.is_dirty()
-            && self.flushing.is_none()
-            && self.failed.is_none();
+        let waits = self.options.sync == Sync::EverySecond && self.database.tokens().wants_flush();
         let flush = waits.then(|| (self.flush_at + SECOND).since(now));
         [wakes, store, flush].into_iter().flatten().min()
     }
@@ -272,7 +261,7 @@ impl<'a> Serving<'a> {
             Sync::EverySecond => now >= self.flush_at + SECOND,
             Sync::No => false,
         };
-        if is_due && self.database.is_dirty() && self.flushing.is_none() && self.failed.is_none() {
+        if is_due && self.database.tokens().wants_flush() {
             self.flush();
         }
     }
@@ -298,23 +287,19 @@ impl<'a> Serving<'a> {
 
     fn flush(&mut self) {
         self.flush_at = self.clock.now();
-        self.flushing = Some(self.database.flush());
+        self.database.flush();
         self.report.flushes += 1;
     }
 
     /// Ends a flush, and sends the replies that waited for it.
     fn end_flush(&mut self) {
         let Some(result) = self.database.flushed() else { return };
-        let flush = self.flushing.take();
         if let Err(error) = result {
             self.failed.get_or_insert(error);
-        } else {
-            self.flushed = flush.unwrap_or(self.flushed);
         }
         for who in std::mem::take(&mut self.holding) {
             if let Some(Some(client)) = self.clients.get_mut(who as usize) {
                 client.is_holding = false;
-                client.is_broken |= self.failed.is_some();
                 self.finish(who);
             }
         }
@@ -375,7 +360,7 @@ impl<'a> Serving<'a> {
                 Ok(false) => work += client.read(),
                 Err(error) => {
                     self.report.faults += 1;
-                    resp::error(&mut client.out, &format!("ERR {error}"));
+                    resp::error(&mut client.replies.out, &format!("ERR {error}"));
                     client.is_closing = true;
                     client.input.clear();
                     (client.start, client.readable) = (0, false);
@@ -394,7 +379,7 @@ impl<'a> Serving<'a> {
             return self.deny(who);
         }
         let was_full = client.unread() > UNREAD;
-        let is_more = client.send(self.flushed, self.now);
+        let is_more = client.send(self.database.tokens(), self.now);
         let has_room = was_full && client.unread() <= UNREAD;
         if client.is_broken && client.is_busy {
             // Nobody waits for its reply: what only reads ends when it goes on.
@@ -402,8 +387,10 @@ impl<'a> Serving<'a> {
             self.database.refuse(who);
         }
         client.tidy();
-        let waits = client.is_held() && self.failed.is_none();
-        if waits && !std::mem::replace(&mut client.is_holding, true) {
+        if client.replies.is_held()
+            && !client.is_broken
+            && !std::mem::replace(&mut client.is_holding, true)
+        {
             self.holding.push(who);
         }
         if is_more || has_room {
@@ -421,8 +408,9 @@ impl<'a> Serving<'a> {
         let Some(client) = &mut self.clients[who as usize] else { return 0 };
         let work = COMMAND + client.parser.understood();
         (client.heard, client.has_spoken) = (self.now, true);
-        client.reply = client.out.end();
-        let Client { parser, input, start, out, .. } = client;
+        client.replies.begin();
+        let Client { parser, input, start, replies, .. } = client;
+        let out = &mut replies.out;
         let args = parser.args(&input[*start..]);
         let is_for_nobody = |found: Found| !found.writes && found.command != Command::Quit;
         if args.is_empty() || (client.is_gone && command::find(args).is_ok_and(is_for_nobody)) {
@@ -432,35 +420,25 @@ impl<'a> Serving<'a> {
         let understood = parser.understood();
         if understood > LONG && grow::ask(understood * 8).is_err() {
             resp::error(out, &Refusal::NoMemory.to_string());
-            self.take(who, Progress::Done(0));
+            self.take(who, Progress::Done(Token::NONE));
             return work;
         }
         let mut stored = 0;
         let progress = match command::find(args) {
             Err(words) => {
                 resp::error(out, &words);
-                Progress::Done(0)
+                Progress::Done(Token::NONE)
             }
-            Ok(found) if found.command.needs_order() && !self.database.records().is_ordered() => {
-                resp::error(out, UNORDERED);
-                Progress::Done(0)
-            }
-            Ok(found) if found.keys != Keys::None || found.command.goes_through_all() => {
-                let progress = self.database.begin(who, found, args, out);
-                stored = self.database.spent() as usize;
-                progress
-            }
-            Ok(found) => {
-                let mut client = self.clients[who as usize].take();
-                if let Some(client) = &mut client {
-                    self.at_once(client, found.command);
+            Ok(found) => match self.database.begin(who, found, args, out) {
+                Some(progress) => {
+                    stored = self.database.spent() as usize;
+                    progress
                 }
-                self.clients[who as usize] = client;
-                Progress::Done(0)
-            }
+                None => Progress::Done(self.answer(who, found.command)),
+            },
         };
         self.take(who, progress);
-        let reply = self.clients[who as usize].as_ref().map_or(0, |c| c.out.end() - c.reply);
+        let reply = self.clients[who as usize].as_ref().map_or(0, |c| c.replies.last());
         work + reply as usize + stored
     }
 
@@ -471,7 +449,7 @@ impl<'a> Serving<'a> {
             return;
         }
         let args = client.parser.args(&client.input[client.start..]);
-        let progress = self.database.go_on(who, args, &mut client.out);
+        let progress = self.database.go_on(who, args, &mut client.replies.out);
         self.take(who, progress);
         match progress {
             Progress::Waits => self.count(who),
@@ -484,12 +462,11 @@ impl<'a> Serving<'a> {
         let Some(client) = &mut self.clients[who as usize] else { return };
         client.is_busy = progress == Progress::Waits;
         client.is_refused &= client.is_busy;
-        let Progress::Done(flush) = progress else { return };
+        let Progress::Done(token) = progress else { return };
         self.report.commands += 1;
         client.start += client.parser.end();
-        let waits = self.options.sync == Sync::Always && self.failed.is_none();
-        if waits && flush > self.flushed {
-            client.hold(flush);
+        if self.options.sync == Sync::Always {
+            self.database.tie(&mut client.replies, token);
         }
     }
 }

@@ -16,13 +16,16 @@ use crate::redis::resp::Parser;
 
 /// Keeps pages in memory; all that is asked for is there at the next poll.
 #[derive(Default)]
-struct Pages {
+pub struct Pages {
     pages: Rc<RefCell<HashMap<u64, Vec<u8>>>>,
     out: VecDeque<StoreDone>,
     /// Why nothing is written any more.
-    full: Rc<Cell<Option<StoreError>>>,
+    pub full: Rc<Cell<Option<StoreError>>>,
     /// A page that cannot be read; 0 for none.
     lost: Rc<Cell<u64>>,
+    /// Flushes wait until they may end.
+    pub is_held: Rc<Cell<bool>>,
+    flushes: VecDeque<u32>,
 }
 
 impl Pages {
@@ -30,7 +33,7 @@ impl Pages {
     fn again(&self) -> Pages {
         let Pages { pages, full, lost, .. } = self;
         let (pages, full, lost) = (pages.clone(), full.clone(), lost.clone());
-        Pages { pages, full, lost, out: VecDeque::new() }
+        Pages { pages, full, lost, ..Pages::default() }
     }
 }
 
@@ -71,11 +74,17 @@ impl PageStore for Pages {
     }
 
     fn flush(&mut self, id: u32) -> bool {
-        self.out.push_back(StoreDone::Flush { id, result: Ok(()) });
+        self.flushes.push_back(id);
         true
     }
 
     fn poll(&mut self, _now: Time, done: &mut Ring<StoreDone>) {
+        while !self.is_held.get()
+            && let Some(id) = self.flushes.pop_front()
+        {
+            let result = self.full.get().map_or(Ok(()), Err);
+            self.out.push_back(StoreDone::Flush { id, result });
+        }
         while done.room() > 0
             && let Some(one) = self.out.pop_front()
         {
@@ -84,7 +93,8 @@ impl PageStore for Pages {
     }
 
     fn next_event(&self) -> Option<Time> {
-        (!self.out.is_empty()).then_some(Time::ZERO)
+        let is_flushing = !(self.flushes.is_empty() || self.is_held.get());
+        (is_flushing || !self.out.is_empty()).then_some(Time::ZERO)
     }
 
     fn wait(&mut self) -> Option<Time> {
@@ -108,8 +118,8 @@ struct Seat {
     is_busy: bool,
     /// The most that one call took, in bytes.
     most: u64,
-    /// The flush that the reply waits for.
-    seen: u64,
+    /// What the reply waits for.
+    seen: Token,
 }
 
 struct Rig {
@@ -118,7 +128,7 @@ struct Rig {
     seats: Vec<Seat>,
 }
 
-fn tree_config() -> TreeConfig {
+pub fn tree_config() -> TreeConfig {
     let memory = 3000 * FRAME_BYTES + 64 * 256;
     TreeConfig { memory, operations: 64, ..TreeConfig::default() }
 }
@@ -141,7 +151,7 @@ impl Rig {
             out: Rope::default(),
             is_busy: false,
             most: 0,
-            seen: 0,
+            seen: Token::NONE,
         };
         Rig { database, full: Rc::default(), seats: (0..seats).map(seat).collect() }
     }
@@ -151,7 +161,7 @@ impl Rig {
         let s = &mut self.seats[seat as usize];
         let args = s.parser.args(&s.bytes);
         let progress = if begins {
-            self.database.begin(seat, find(args).unwrap(), args, &mut s.out)
+            self.database.begin(seat, find(args).unwrap(), args, &mut s.out).unwrap()
         } else {
             self.database.go_on(seat, args, &mut s.out)
         };
@@ -294,9 +304,9 @@ fn reads_of_one_record_wait_for_nobody() {
         assert_eq!(rig.ask(2, &[b"GET", b"zother"]), "$1\r\n7\r\n");
         assert_eq!(rig.ask(2, &[b"HGET", b"zhash", b"f"]), "$1\r\n8\r\n");
         assert_eq!(rig.ask(2, &[b"TYPE", b"set"]), "+zset\r\n");
-        let next = rig.database.next_flush;
-        assert_eq!(rig.seats[2].seen, next, "it may have seen what is not known to be written");
-        assert!(rig.database.is_dirty(), "so that flush comes");
+        let newest = rig.database.tokens.newest();
+        assert_eq!(rig.seats[2].seen, newest, "it may have seen what is not known to be written");
+        assert!(rig.database.tokens.wants_flush(), "so a flush comes");
         assert!(rig.seats[0].is_busy && rig.seats[1].is_busy);
         while rig.seats.iter().any(|seat| seat.is_busy) {
             rig.step(1);
@@ -307,8 +317,8 @@ fn reads_of_one_record_wait_for_nobody() {
     }
     rig.database.flush();
     assert_eq!(rig.ask(2, &[b"GET", b"zother"]), "$1\r\n7\r\n");
-    assert!(rig.seats[2].seen < rig.database.next_flush, "nobody writes");
-    assert!(!rig.database.is_dirty());
+    assert_eq!(rig.seats[2].seen, rig.database.tokens.newest(), "nobody writes");
+    assert!(!rig.database.tokens.wants_flush());
 }
 
 /// Who waits for a lock can go; then it holds and blocks nothing.

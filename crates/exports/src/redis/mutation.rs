@@ -1,0 +1,43 @@
+//! Ways to break the promises of replies on purpose, to see that tests find them.
+
+/// A way to break a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Replies go out before what they tell of is durable.
+    ReleaseEarly,
+    /// The reply of a command that only reads waits for nothing.
+    ReadUntied,
+    /// The number of keys waits for nothing, nor what goes through them.
+    SizeUntied,
+    /// Once a flush has failed replies wait for nothing.
+    FailedShown,
+}
+
+#[cfg(feature = "mutations")]
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 4] =
+        [Mutation::ReleaseEarly, Mutation::ReadUntied, Mutation::SizeUntied, Mutation::FailedShown];
+}
+
+#[cfg(feature = "mutations")]
+thread_local! {
+    static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this thread breaks this promise, or none.
+#[cfg(feature = "mutations")]
+pub fn set(mutation: Option<Mutation>) {
+    CURRENT.set(mutation);
+}
+
+#[cfg(feature = "mutations")]
+pub(super) fn is(mutation: Mutation) -> bool {
+    CURRENT.get() == Some(mutation)
+}
+
+#[cfg(not(feature = "mutations"))]
+#[inline(always)]
+pub(super) fn is(_: Mutation) -> bool {
+    false
+}
