@@ -10,10 +10,10 @@ use workload::Rng;
 
 use crate::batched::BatchBreak;
 use crate::early::EarlyDone;
-use crate::keyed;
 use crate::layered::LayerBreak;
 use crate::store::Store;
 use crate::tree::TreeBreak;
+use crate::{keyed, served};
 
 /// One way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub enum Break {
     Batch(BatchBreak),
     /// The key-value target breaks a promise.
     Keyed(targets::kv::mutation::Mutation),
+    /// The Redis server breaks a promise.
+    Served(exports::redis::mutation::Mutation),
 }
 
 impl Break {
@@ -85,7 +87,9 @@ impl Break {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
         let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
-        blocks.chain(BatchBreak::all().map(Break::Batch)).chain(keyed::breaks().map(Break::Keyed))
+        let blocks = blocks.chain(BatchBreak::all().map(Break::Batch));
+        let blocks = blocks.chain(keyed::breaks().map(Break::Keyed));
+        blocks.chain(served::breaks().map(Break::Served))
     }
 
     /// The one of this name, as `Debug` writes it.

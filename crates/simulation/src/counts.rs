@@ -74,6 +74,13 @@ counts! {
         pub merged: u64,
         /// Lives of the tree.
         pub trees: Kind,
+        /// Lives of the Redis server, replies that its clients saw, and cuts behind a write or
+        /// flush of its store that failed.
+        pub served: Kind,
+        /// See above.
+        pub replies: u64,
+        /// See above.
+        pub failed_stores: u64,
         /// Lives in a drive file.
         pub on_disk: Kind,
         /// How often the host of a drive file was killed, crashed, and was told

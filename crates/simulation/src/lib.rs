@@ -17,7 +17,8 @@
 //! stands on, [`counts`] what was done, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found, `early` one of them. [`batched`] are the lives of the
-//! batched target, [`keyed`] those of the key-value target, [`tree`] those of the key-value tree.
+//! batched target, [`keyed`] those of the key-value target, [`tree`] those of the key-value tree,
+//! [`served`] those of the Redis server over it.
 //!
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
@@ -42,6 +43,7 @@ pub mod plan;
 pub mod power;
 pub mod rig;
 pub mod script;
+pub mod served;
 pub mod setup;
 pub mod species;
 pub mod stack;

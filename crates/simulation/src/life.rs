@@ -9,7 +9,7 @@ use crate::nature::Kind;
 use crate::plan::{Over, Plan};
 use crate::rig::Rig;
 use crate::setup::Setup;
-use crate::{batched, keyed, tree};
+use crate::{batched, keyed, served, tree};
 
 /// Cycles that a drive lives on that takes no writes.
 const READ_ONLY_CYCLES: u32 = 2;
@@ -34,6 +34,7 @@ pub fn live(plan: &Plan) -> Outcome {
         Over::Batches => batched::live(plan),
         Over::Keys => keyed::live(plan),
         Over::Trees => tree::live(plan),
+        Over::Served => served::live(plan),
     }
 }
 
@@ -172,6 +173,7 @@ pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
     counts.batched = Kind::of(plan.stack() == Over::Batches, counts.cycles);
     counts.keyed = Kind::of(plan.stack() == Over::Keys, counts.cycles);
     counts.trees = Kind::of(plan.stack() == Over::Trees, counts.cycles);
+    counts.served = Kind::of(plan.stack() == Over::Served, counts.cycles);
     let hash = rig.hash ^ state.rotate_left(17);
     Outcome { counts: rig.counts, hash, violation, trace: rig.trace().to_vec() }
 }
@@ -317,6 +319,7 @@ mod tests {
         assert!(counts.clean_closes > 30, "{counts:?}");
         assert!(counts.layered.lives > 5 && counts.merged > 5, "{counts:?}");
         assert!(counts.trees.lives > 5 && counts.keyed.lives > 5, "{counts:?}");
+        assert!(counts.served.lives > 5 && counts.failed_stores > 5, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
     }
 

@@ -63,6 +63,9 @@ struct Args {
     /// Live with the key-value target.
     #[arg(long, conflicts_with_all = ["batched", "layered", "tree"])]
     keyed: bool,
+    /// Live with the Redis server.
+    #[arg(long, conflicts_with_all = ["batched", "layered", "tree", "keyed"])]
+    served: bool,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -85,6 +88,7 @@ impl Args {
             (self.layered, Over::Layers, " --layered"),
             (self.tree, Over::Trees, " --tree"),
             (self.keyed, Over::Keys, " --keyed"),
+            (self.served, Over::Served, " --served"),
         ];
         all.into_iter().find(|one| one.0).map(|(_, over, option)| (over, option))
     }
@@ -282,6 +286,12 @@ fn print(args: &Args, report: &Report) {
     );
     println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
     println!("trees: {}", kind(&c.trees));
+    println!(
+        "Redis servers: {}; {} replies seen, {} cuts after a failed write or flush",
+        kind(&c.served),
+        c.replies,
+        c.failed_stores
+    );
     println!("key-value target: {}", kind(&c.keyed));
     println!("batched target: {}; {} batches", kind(&c.batched), c.batches);
     println!(

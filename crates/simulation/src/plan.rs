@@ -4,7 +4,7 @@ use workload::Rng;
 
 use crate::breaks::Break;
 use crate::setup::Setup;
-use crate::{batched, keyed, tree};
+use crate::{batched, keyed, served, tree};
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +27,19 @@ impl Plan {
         let chosen = |one_in: u64| Rng::new(self.seed, STREAM).below(one_in) == 0;
         let keys = Rng::new(self.seed, STREAM + 2).below(keyed::ONE_IN) == 0;
         let trees = Rng::new(self.seed, STREAM + 1).below(tree::ONE_IN) == 0;
+        let serves = Rng::new(self.seed, STREAM + 3).below(served::ONE_IN) == 0;
         match (self.broken, self.over) {
             (Some(Break::Batch(_)), _) => Over::Batches,
             (Some(Break::Layer(_)), _) => Over::Layers,
             (Some(Break::Tree(_)), _) => Over::Trees,
             (Some(Break::Keyed(_)), _) => Over::Keys,
+            (Some(Break::Served(_)), _) => Over::Served,
             (Some(_), _) => Over::Blocks,
             (None, Some(over)) => over,
             (None, None) if BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
             (None, None) if trees => Over::Trees,
             (None, None) if keys => Over::Keys,
+            (None, None) if serves => Over::Served,
             (None, None) => Over::Blocks,
         }
     }
@@ -48,6 +51,7 @@ impl Plan {
             Over::Batches => batched::Drive::of(self).in_words(),
             Over::Keys => keyed::Drive::of(self).in_words(),
             Over::Trees => tree::Host::of(self).in_words(),
+            Over::Served => served::Served::of(self).in_words(),
         }
     }
 
@@ -81,6 +85,8 @@ pub enum Over {
     Keys,
     /// The key-value tree.
     Trees,
+    /// The Redis server.
+    Served,
 }
 
 /// One life in so many is of the batched target.

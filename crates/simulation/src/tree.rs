@@ -18,7 +18,8 @@ use world::World;
 
 mod living;
 mod model;
-mod pages;
+pub(crate) mod pages;
+pub(crate) mod site;
 mod world;
 
 /// Stream of the random numbers of these drives.
@@ -113,6 +114,11 @@ impl Host {
         let depth = rng.one_of(&[1, 4, 15]);
         let pause = rng.one_of(&[0, 100_000, 5_000_000]);
         Host { setup, store, redo, tree, keys, depth, flushes, pause, cycle }
+    }
+
+    /// Leaves out operations of the flash that fail.
+    pub(crate) fn without_failures(&mut self) {
+        without_failures(&mut self.setup);
     }
 
     /// In a line, for a report.

@@ -110,7 +110,8 @@ impl Local {
 
     /// When to poll next.
     pub fn next_event(&self) -> Option<Time> {
-        if self.database.is_ready() { Some(self.now) } else { self.database.next_event() }
+        let is_ready = self.database.is_ready() || self.database.tokens().wants_flush();
+        if is_ready { Some(self.now) } else { self.database.next_event() }
     }
 
     /// Appends what a client may see now, and did not get before.

@@ -1,15 +1,13 @@
 //! How a tree lives: puts, deletes, batches, gets, scans and flushes, and cuts.
 
-use std::rc::Rc;
-
 use btree::Tree;
 use port::Time;
 use workload::Rng;
 
 use super::may_fail;
-use super::world::{Below, Heard, Open, PATIENCE, World};
+use super::world::{Heard, Open, PATIENCE, World};
 use crate::life::Living;
-use crate::machine::{self, Violation, wrong};
+use crate::machine::{Violation, wrong};
 use crate::rig::Rig;
 use crate::setup::Setup;
 
@@ -19,11 +17,11 @@ impl Living for World {
     const QUIET: u32 = 400;
 
     fn rig(&mut self) -> &mut Rig {
-        &mut self.rig
+        &mut self.site.rig
     }
 
     fn setup(&self) -> &Setup {
-        &self.host.setup
+        &self.site.host.setup
     }
 
     fn under_way(&self) -> usize {
@@ -31,69 +29,49 @@ impl Living for World {
     }
 
     fn depth(&self) -> usize {
-        self.host.depth
+        self.site.host.depth
     }
 
     fn cycle(&self, _: &mut Rng) -> u64 {
-        self.host.cycle
+        self.site.host.cycle
     }
 
     fn collections(&self) -> u64 {
-        match &self.below {
-            Some(Below::Blocks(stack)) => stack.borrow().counters().collections,
-            Some(Below::Batch(target)) => target.borrow().counters().collections,
-            None => 0,
-        }
+        self.site.collections()
     }
 
     fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
         assert!(self.tree.is_none(), "power comes after it went");
         if events == u64::MAX {
-            self.rig.flash.fail_sync(None);
+            self.site.rig.flash.fail_sync(None);
         }
-        let (seed, troubles) = self.rig.power_up(&self.host.setup, events);
-        (self.clock, self.looks) = (Rc::default(), 0);
+        let (seed, troubles) = self.site.rig.power_up(&self.site.host.setup, events);
+        self.looks = 0;
         let started = self.start_tree(&troubles, seed);
-        self.rig.flash.take_strikes();
-        let now = self.clock.get();
+        self.site.rig.flash.take_strikes();
+        let now = self.site.clock.get();
         match started {
-            _ if self.rig.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
-            _ if self.rig.is_off() => {
-                self.below = None;
-                Ok(self.rig.cut_in_start(now, events))
+            _ if self.site.rig.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
+            _ if self.site.rig.is_off() => {
+                self.site.forget();
+                Ok(self.site.rig.cut_in_start(now, events))
             }
             Ok(tree) => {
-                (self.tree, self.made) = (Some(tree), true);
-                Ok(self.rig.started(now, || "power comes; the tree is there".into()))
+                self.tree = Some(tree);
+                self.site.made();
+                Ok(self.site.rig.started(now, || "power comes; the tree is there".into()))
             }
-            Err(words) if may_fail(&self.host.setup) && self.is_struck() => {
-                self.below = None;
-                Ok(self.rig.refused(now, words))
+            Err(words) if may_fail(&self.site.host.setup) && self.site.is_struck() => {
+                self.site.forget();
+                Ok(self.site.rig.refused(now, words))
             }
             Err(words) => Err(wrong(None, format!("recovery failed: {words}"))),
         }
     }
 
     fn power_down(&mut self) {
-        self.rig.flash.power().off();
-        self.note(None, || "power goes".into());
         self.tree = None;
-        let did = match self.below.take() {
-            Some(Below::Blocks(stack)) => {
-                let stack = stack.borrow();
-                self.rig.counts.merged += stack.merged();
-                let counters = stack.counters();
-                Some((counters.collections, counters.erases, stack.delays()))
-            }
-            Some(Below::Batch(target)) => {
-                let (target, counters) = (target.borrow(), target.borrow().counters());
-                Some((counters.collections, counters.erases, target.below().delays()))
-            }
-            None => None,
-        };
-        if let Some((collected, erased, delays)) = did {
-            self.rig.count_cut(&self.host.setup, collected, erased, delays);
-        }
+        self.site.power_down();
         for open in std::mem::take(&mut self.open).into_values() {
             if let Open::Write(writes) = open {
                 self.cut.push(writes);
@@ -104,19 +82,17 @@ impl Living for World {
 
     fn replace(&mut self) {
         self.power_down();
-        let seed = self.rig.renew(&self.host.setup);
-        self.battery = machine::battery(&self.host.setup, &self.rig.flash, seed);
+        self.site.replace();
         self.model.replace();
         self.cut.clear();
-        (self.used, self.made) = (false, false);
     }
 
     fn is_hopeless(&self) -> bool {
-        self.rig.is_hopeless()
+        self.site.rig.is_hopeless()
     }
 
     fn ask(&mut self, rng: &mut Rng) -> Result<(), Violation> {
-        if rng.below(1000) < self.host.flushes {
+        if rng.below(1000) < self.site.host.flushes {
             return self.flush();
         }
         match rng.below(20) {
@@ -135,10 +111,10 @@ impl Living for World {
     }
 
     fn pause(&mut self, rng: &mut Rng) -> Result<(), Violation> {
-        if self.host.pause == 0 || !rng.one_in(16) {
+        if self.site.host.pause == 0 || !rng.one_in(16) {
             return Ok(());
         }
-        let until = Time(self.clock.get().0 + rng.below(self.host.pause));
+        let until = Time(self.site.clock.get().0 + rng.below(self.site.host.pause));
         while self.tree.as_ref().and_then(Tree::next_event).is_some_and(|at| at <= until) {
             if !self.step()? {
                 return Ok(());
@@ -152,16 +128,16 @@ impl Living for World {
 
     fn step(&mut self) -> Result<bool, Violation> {
         let Some(tree) = &mut self.tree else { return Ok(false) };
-        let Some(at) = tree.next_event().filter(|_| !self.rig.flash.power().is_gone()) else {
-            let stuck = !self.rig.is_off() && self.under_way() > 0;
-            let hangs = self.rig.flash.power().is_wasted() || stuck;
+        let Some(at) = tree.next_event().filter(|_| !self.site.rig.flash.power().is_gone()) else {
+            let stuck = !self.site.rig.is_off() && self.under_way() > 0;
+            let hangs = self.site.rig.flash.power().is_wasted() || stuck;
             return if hangs { Err(self.hangs()) } else { Ok(false) };
         };
-        let before = self.clock.get();
+        let before = self.site.clock.get();
         tree.poll(at, &mut self.heard);
         self.heard()?;
-        self.looks = if self.clock.get() > before { 0 } else { self.looks + 1 };
-        if self.looks > PATIENCE { Err(self.hangs()) } else { Ok(!self.rig.is_off()) }
+        self.looks = if self.site.clock.get() > before { 0 } else { self.looks + 1 };
+        if self.looks > PATIENCE { Err(self.hangs()) } else { Ok(!self.site.rig.is_off()) }
     }
 
     fn check(&mut self, at_rest: bool) -> Result<(), Violation> {
@@ -179,7 +155,7 @@ impl World {
     }
 
     fn key(&self, rng: &mut Rng) -> u64 {
-        let keys = self.host.keys;
+        let keys = self.site.host.keys;
         let of = if rng.one_in(2) { keys.div_ceil(8) } else { keys };
         rng.below(of)
     }

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use btree::store::Ticks;
-use btree::{AnyStore, Awaited, Beside, PageStore, StoreDone};
-use port::{Buffer, Port, Ring, Time};
+use btree::{AnyStore, Awaited, Beside, PageStore, StoreDone, StoreError};
+use port::{Buffer, Port, Ring, Status, Time};
 use workload::Rng;
 
 use super::TreeBreak;
@@ -67,6 +67,10 @@ pub struct Pages {
     store: AnyStore<'static>,
     broken: Option<TreeBreak>,
     rng: Rng,
+    /// Writes and flushes until one fails; then, at 0, none is taken any more.
+    left: Rc<Cell<u64>>,
+    /// One that fails though it is done: its number, and whether it is a flush.
+    turned: Option<(u32, bool)>,
     /// What is said of what was not done.
     said: VecDeque<StoreDone>,
     now: Time,
@@ -76,11 +80,41 @@ impl Pages {
     /// A store that breaks this promise.
     pub fn new(store: AnyStore<'static>, broken: Option<TreeBreak>, seed: u64) -> Pages {
         let (rng, said) = (Rng::new(seed, super::STREAM + 2), VecDeque::new());
-        Pages { store, broken, rng, said, now: Time::ZERO }
+        let left = Rc::new(Cell::new(u64::MAX));
+        Pages { store, broken, rng, left, turned: None, said, now: Time::ZERO }
+    }
+
+    /// A store whose write or flush fails with which `left` comes to 0, and all after it.
+    pub fn failing(store: AnyStore<'static>, left: Rc<Cell<u64>>, seed: u64) -> Pages {
+        Pages { left, ..Pages::new(store, None, seed) }
+    }
+
+    /// Whether an operation is not done, as it or one before it fails: that is said. The one
+    /// that fails first may be done all the same.
+    fn fails(&mut self, id: u32, is_flush: bool) -> bool {
+        let before = self.left.get();
+        self.left.set(before.saturating_sub(1));
+        if before > 1 {
+            return false;
+        }
+        if before == 1 && self.rng.one_in(2) {
+            self.turned = Some((id, is_flush));
+            return false;
+        }
+        self.said.push_back(failed(id, is_flush));
+        true
     }
 
     fn breaks(&mut self, broken: TreeBreak, one_in: u64) -> bool {
         self.broken == Some(broken) && self.rng.below(one_in) == 0
+    }
+}
+
+fn failed(id: u32, is_flush: bool) -> StoreDone {
+    let error = |what| Err(StoreError::Drive { what, status: Status::WRITE_FAULT });
+    match is_flush {
+        true => StoreDone::Flush { id, result: error("flush") },
+        false => StoreDone::Write { id, result: error("write") },
     }
 }
 
@@ -114,6 +148,9 @@ impl PageStore for Pages {
     }
 
     fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
+        if self.fails(id, false) {
+            return;
+        }
         let mut pages = pages;
         if pages.len() > 1 && self.breaks(TreeBreak::DropPage, 16) {
             pages = &pages[..pages.len() - 1];
@@ -126,6 +163,9 @@ impl PageStore for Pages {
     }
 
     fn flush(&mut self, id: u32) -> bool {
+        if self.fails(id, true) {
+            return true;
+        }
         if self.broken == Some(TreeBreak::FlushEarly) {
             self.said.push_back(StoreDone::Flush { id, result: Ok(()) });
             return true;
@@ -161,7 +201,20 @@ impl PageStore for Pages {
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         self.now = self.now.max(now);
+        let first = done.len();
         self.store.poll(now, done);
+        for i in first..done.len() {
+            let Some(one) = done.get_mut(i) else { break };
+            let which = match *one {
+                StoreDone::Write { id, .. } => Some((id, false)),
+                StoreDone::Flush { id, .. } => Some((id, true)),
+                StoreDone::Read { .. } => None,
+            };
+            if let Some((id, is_flush)) = which.filter(|_| which == self.turned) {
+                self.turned = None;
+                *one = failed(id, is_flush);
+            }
+        }
         while done.room() > 0
             && let Some(said) = self.said.pop_front()
         {

@@ -3,24 +3,17 @@
 //! Everything that is read is held against the model; each operation must end,
 //! once, and without an error but where a fault says why.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use btree::store::no_clock;
-use btree::{AnyStore, BatchStore, Broken, Error, InPlaceStore, LogStore, Sink, StoreError, Tree};
-use port::{BLOCK_BYTES, Shape, Status, Time};
-use targets::Batch;
+use btree::{Broken, Error, Sink, StoreError, Tree};
+use port::Status;
 
 use super::model::{Model, Write};
-use super::pages::{Line, Pages};
-use super::{Host, StoreKind, TreeBreak, may_fail};
-use crate::battery::Battery;
-use crate::drive::Drive;
+use super::pages::Pages;
+use super::site::Site;
+use super::{Host, TreeBreak, may_fail};
 use crate::life::Living;
-use crate::machine::{self, CHECK_BLOCKS, MOST_AT_ONCE, Violation, wrong};
-use crate::rig::Rig;
-use crate::stack::Stack;
+use crate::machine::{Violation, wrong};
 use crate::trouble::Troubles;
 
 /// How often a check asks for a key that it does not get.
@@ -65,22 +58,11 @@ impl Sink for Heard {
     }
 }
 
-/// The drive below the store, to be looked at.
-pub(super) enum Below {
-    Blocks(Rc<RefCell<Stack>>),
-    Batch(Rc<RefCell<Batch<Drive>>>),
-}
-
 /// A tree, its drive, and its host.
 pub struct World {
-    /// Which.
-    pub host: Host,
-    /// The flash and its power, and what was done and seen.
-    pub rig: Rig,
-    pub(super) battery: Option<Battery>,
+    /// Where it stands.
+    pub site: Site,
     pub(super) tree: Option<Tree<Pages>>,
-    pub(super) below: Option<Below>,
-    pub(super) clock: Rc<Cell<Time>>,
     pub(super) model: Model,
     pub(super) open: BTreeMap<u64, Open>,
     /// Changes that were under way when power went.
@@ -88,9 +70,6 @@ pub struct World {
     pub(super) heard: Heard,
     pub(super) tags: u64,
     pub(super) broken: Option<TreeBreak>,
-    /// Something was written to the flash; the tree was made.
-    pub(super) used: bool,
-    pub(super) made: bool,
     pub(super) looks: u32,
 }
 
@@ -132,29 +111,21 @@ fn parse(key: &[u8], value: &[u8]) -> Result<(u64, u64), String> {
 impl World {
     /// A new drive, without power. `traced` is a key whose history is kept.
     pub(super) fn new(host: Host, broken: Option<TreeBreak>, traced: Option<u64>) -> World {
-        let rig = Rig::new(&host.setup, None, traced);
         World {
-            battery: machine::battery(&host.setup, &rig.flash, host.setup.seed),
-            rig,
             tree: None,
-            below: None,
-            clock: Rc::default(),
             model: Model::new(host.keys),
             open: BTreeMap::new(),
             cut: Vec::new(),
             heard: Heard::default(),
             tags: 0,
             broken,
-            used: false,
-            made: false,
             looks: 0,
-            host,
+            site: Site::new(host, traced),
         }
     }
 
     pub(super) fn note(&mut self, key: Option<u64>, words: impl FnOnce() -> String) {
-        let about = |traced| key.is_none_or(|key| key == traced);
-        self.rig.note(self.clock.get(), about, words);
+        self.site.note(key, words);
     }
 
     /// The tree of a drive that starts; a new one if there is none yet.
@@ -163,90 +134,8 @@ impl World {
         troubles: &Troubles,
         seed: u64,
     ) -> Result<Tree<Pages>, String> {
-        let store = match self.host.store {
-            StoreKind::Batch(config) => self.start_batch(config, troubles, seed)?,
-            StoreKind::Log(_) | StoreKind::InPlace(_) => self.start_blocks(troubles, seed)?,
-        };
-        let (pages, now) = (Pages::new(store, self.broken, seed), self.clock.get());
-        let tree = if self.made {
-            Tree::open(pages, self.host.tree, now)
-        } else {
-            Tree::create(pages, self.host.tree, now)
-        };
-        tree.map_err(|error| self.refused(error))
-    }
-
-    /// Why a store or tree is not there. What only damage explains is nobody's
-    /// excuse.
-    fn refused(&self, error: Error) -> String {
-        match error {
-            Error::Store(StoreError::Drive { .. }) => error.to_string(),
-            _ if self.rig.is_off() => error.to_string(),
-            _ => panic!("a tree that was only cut does not open: {error}"),
-        }
-    }
-
-    fn start_batch(
-        &mut self,
-        config: targets::BatchConfig,
-        troubles: &Troubles,
-        seed: u64,
-    ) -> Result<AnyStore<'static>, String> {
-        let fresh = !std::mem::replace(&mut self.used, true);
-        let powered = self.rig.flash.drive(&self.host.setup.timing, fresh, seed);
-        let powered = powered.expect("memory for a drive");
-        let below = Drive::new(powered, &self.rig.flash, troubles, seed);
-        let below = below.expect("the rules are for vector commands");
-        let target = Batch::open(below, config, Time::ZERO).map_err(|error| error.to_string())?;
-        self.clock.set(target.now());
-        let (shape, target) = (*target.shape(), Rc::new(RefCell::new(target)));
-        self.below = Some(Below::Batch(target.clone()));
-        let store = BatchStore::new(self.line(target), shape, shape.max_pages as usize, no_clock);
-        let redo = if self.made { 0 } else { self.host.redo };
-        let store = store.and_then(|store| store.with_redo(redo));
-        Ok(Box::new(store.expect("such a drive will do")))
-    }
-
-    fn start_blocks(
-        &mut self,
-        troubles: &Troubles,
-        seed: u64,
-    ) -> Result<AnyStore<'static>, String> {
-        let fresh = !std::mem::replace(&mut self.used, true);
-        let setup = &self.host.setup;
-        let below = (&self.rig.flash, self.battery.as_ref());
-        let started = Stack::start(setup, below, fresh, troubles, seed);
-        let (stack, at) = started.map_err(|error| error.to_string())?;
-        let stack = stack.layered(setup, None, seed);
-        self.clock.set(at);
-        let max_bytes = CHECK_BLOCKS * BLOCK_BYTES;
-        let shape = Shape { max_bytes, depth: MOST_AT_ONCE, ..stack.shape() };
-        let stack = Rc::new(RefCell::new(stack));
-        self.below = Some(Below::Blocks(stack.clone()));
-        let line = self.line(stack);
-        let opens = self.made;
-        let store = match self.host.store {
-            StoreKind::Log(config) => {
-                let make = if opens { LogStore::open } else { LogStore::create };
-                make(line, shape, config, at).map(|store| Box::new(store) as AnyStore)
-            }
-            StoreKind::InPlace(config) => {
-                let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
-                make(line, shape, config, at).map(|store| Box::new(store) as AnyStore)
-            }
-            StoreKind::Batch(_) => unreachable!("it is over another target"),
-        };
-        store.map_err(|error| self.refused(Error::Store(error)))
-    }
-
-    fn line<P>(&self, port: Rc<RefCell<P>>) -> Line<P> {
-        Line { port, power: self.rig.flash.shared_power().clone(), clock: self.clock.clone() }
-    }
-
-    /// Whether anything failed on this flash.
-    pub(super) fn is_struck(&self) -> bool {
-        let struck = self.rig.flash.struck();
-        struck.reads + struck.programs + struck.erases > 0
+        let store = self.site.start(troubles, seed)?;
+        self.site.tree(Pages::new(store, self.broken, seed))
     }
 
     /// Waits until no write of these keys is under way, nor, where they are to
@@ -262,12 +151,12 @@ impl World {
                 return Ok(false);
             }
         }
-        Ok(!self.rig.is_off())
+        Ok(!self.site.rig.is_off())
     }
 
     fn begin(&mut self, open: Open) -> u64 {
         self.tags += 1;
-        self.rig.counts.requests += 1;
+        self.site.rig.counts.requests += 1;
         self.open.insert(self.tags, open);
         self.tags
     }
@@ -323,7 +212,7 @@ impl World {
         if !self.wait_for(&[key], false)? {
             return Ok(());
         }
-        self.rig.counts.reads += 1;
+        self.site.rig.counts.reads += 1;
         let tag = self.begin(Open::Get(key));
         let (Some(tree), heard) = (&mut self.tree, &mut self.heard) else { return Ok(()) };
         let taken = tree.get(tag, &key_bytes(key), heard);
@@ -332,7 +221,7 @@ impl World {
 
     /// Asks for so many records from a key on.
     pub(super) fn scan(&mut self, key: u64, count: u64) -> Result<(), Violation> {
-        self.rig.counts.reads += 1;
+        self.site.rig.counts.reads += 1;
         let tag = self.begin(Open::Scan(key, count, self.model.changes()));
         let (Some(tree), heard) = (&mut self.tree, &mut self.heard) else { return Ok(()) };
         let taken = tree.scan(tag, &key_bytes(key), count, heard);
@@ -341,7 +230,7 @@ impl World {
 
     /// Asks for a flush.
     pub(super) fn flush(&mut self) -> Result<(), Violation> {
-        self.rig.counts.flushes += 1;
+        self.site.rig.counts.flushes += 1;
         let tag = self.begin(Open::Flush(self.model.changes()));
         let Some(tree) = &mut self.tree else { return Ok(()) };
         let taken = tree.flush(tag);
@@ -355,17 +244,21 @@ impl World {
 
     /// After the tree was polled.
     pub(super) fn heard(&mut self) -> Result<(), Violation> {
-        self.rig.flash.take_strikes();
-        if self.rig.is_off() {
+        self.site.rig.flash.take_strikes();
+        if self.site.rig.is_off() {
             // A host whose power is gone hears nothing more.
             self.heard = Heard::default();
-            return if self.rig.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) };
+            return if self.site.rig.flash.power().is_wasted() {
+                Err(self.hangs())
+            } else {
+                Ok(())
+            };
         }
         self.listen()
     }
 
     fn listen(&mut self) -> Result<(), Violation> {
-        if self.rig.is_off() {
+        if self.site.rig.is_off() {
             return Ok(());
         }
         for (tag, outcome) in std::mem::take(&mut self.heard.done) {
@@ -377,7 +270,7 @@ impl World {
             let Some(open) = self.open.remove(&tag) else {
                 return Err(wrong(None, format!("operation {tag} ended twice")));
             };
-            self.rig.flash.power().progress();
+            self.site.rig.flash.power().progress();
             self.looks = 0;
             self.ended(open, outcome, records)?;
         }
@@ -397,7 +290,7 @@ impl World {
         let parsed: Result<Vec<_>, _> = records.iter().map(|(k, v)| parse(k, v)).collect();
         let records = parsed.map_err(|words| wrong(None, format!("{open:?}: {words}")))?;
         for &(_, number) in &records {
-            self.rig.see(number);
+            self.site.rig.see(number);
         }
         match open {
             Open::Get(key) => {
@@ -462,7 +355,7 @@ impl World {
         let end = match records.last() {
             Some(last) if full => last.0 + 1,
             None if full => from,
-            _ => self.host.keys,
+            _ => self.site.host.keys,
         };
         let mut given = records.iter().peekable();
         for key in from..end {
@@ -488,27 +381,28 @@ impl World {
         if !allowed {
             return Err(wrong(None, format!("{open:?} failed: {error}")));
         }
-        self.rig.counts.errors += 1;
+        self.site.rig.counts.errors += 1;
         self.note(None, || format!("{open:?} failed: {error}"));
         Ok(())
     }
 
     /// Whether the store may fail so: what failed in the flash says why.
     fn may_fail(&mut self, writes: bool, error: StoreError) -> bool {
-        let faulty = may_fail(&self.host.setup);
+        let faulty = may_fail(&self.site.host.setup);
         match error {
             StoreError::Drive { status: Status::UNRECOVERED_READ, .. } => {
-                faulty && self.rig.flash.struck().reads > 0
+                faulty && self.site.rig.flash.struck().reads > 0
             }
             StoreError::Drive { status: Status::READ_ONLY | Status::WRITE_FAULT, .. } => {
-                let setup = &self.host.setup;
-                let end = faulty && writes && setup.species.may_end(setup, &self.rig.flash);
-                self.rig.told_of_end |= end;
-                writes && self.rig.told_of_end
+                let setup = &self.site.host.setup;
+                let end = faulty && writes && setup.species.may_end(setup, &self.site.rig.flash);
+                self.site.rig.told_of_end |= end;
+                writes && self.site.rig.told_of_end
             }
             StoreError::NoSpace { segments, .. } => {
-                let end = faulty && writes && segments > 0 && self.rig.flash.struck().reads > 0;
-                self.rig.told_of_end |= end;
+                let end =
+                    faulty && writes && segments > 0 && self.site.rig.flash.struck().reads > 0;
+                self.site.rig.told_of_end |= end;
                 end
             }
             _ => false,
@@ -519,7 +413,7 @@ impl World {
         let found = self.find_all()?;
         let when = if at_rest { "at rest" } else { "after a cut" };
         for (key, number) in found.iter().enumerate() {
-            self.rig.see(number.unwrap_or(1));
+            self.site.rig.see(number.unwrap_or(1));
             let (key, Some(number)) = (key as u64, *number) else { continue };
             self.note(Some(key), || format!("{when} it has {number}"));
             if at_rest {
@@ -529,7 +423,7 @@ impl World {
         let cut = std::mem::take(&mut self.cut);
         let settled = self.model.settle(&found, &cut);
         settled.map_err(|(key, words)| wrong(Some(key), format!("{when}, key {key}: {words}")))?;
-        self.rig.hash = self.rig.hash.wrapping_add(self.clock.get().0);
+        self.site.rig.hash = self.site.rig.hash.wrapping_add(self.site.clock.get().0);
         self.verify()
     }
 
@@ -537,10 +431,10 @@ impl World {
     fn verify(&mut self) -> Result<(), Violation> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
         let verified = tree.verify();
-        self.rig.flash.take_strikes();
+        self.site.rig.flash.take_strikes();
         match verified {
             Ok(census) => {
-                self.rig.see(census.records);
+                self.site.rig.see(census.records);
                 Ok(())
             }
             Err(Broken::Error(Error::Store(error))) if self.may_fail(false, error) => Ok(()),
@@ -550,7 +444,7 @@ impl World {
 
     /// The number of each key, `None` where it cannot be read, and may be so.
     fn find_all(&mut self) -> Result<Vec<Option<u64>>, Violation> {
-        let keys = self.host.keys;
+        let keys = self.site.host.keys;
         if let Some(records) = self.ask(None)? {
             let mut found = vec![Some(0); keys as usize];
             for (key, number) in records {
@@ -567,7 +461,7 @@ impl World {
                     break;
                 }
             }
-            self.rig.counts.lost += u64::from(records.is_none());
+            self.site.rig.counts.lost += u64::from(records.is_none());
             found.push(records.map(|records| records.first().map_or(0, |one| one.1)));
         }
         Ok(found)
@@ -588,7 +482,7 @@ impl World {
             }
         }
         self.open.remove(&CHECK);
-        self.rig.flash.power().progress();
+        self.site.rig.flash.power().progress();
         let (_, outcome) = self.heard.done.pop().expect("it was looked at");
         let records = self.heard.records.remove(&CHECK).unwrap_or_default();
         match outcome {
