@@ -81,7 +81,7 @@ fn counter_bytes(counter: u64) -> Vec<u8> {
 /// The bytes of a value: its number, and some more.
 fn value_bytes(number: u64) -> Vec<u8> {
     let bits = workload::rng::mix(number);
-    let more = bits % if (bits >> 32) % 16 == 0 { 2000 } else { 100 };
+    let more = bits % if (bits >> 32).is_multiple_of(16) { 2000 } else { 100 };
     let mut bytes = number.to_string().into_bytes();
     bytes.resize(bytes.len() + more as usize, b'x');
     bytes
