@@ -38,9 +38,11 @@ pub struct Options {
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Book {
-    /// Orders that were confirmed, that were told to be lost, and that were not taken any more.
+    /// Orders that were confirmed.
     pub confirmed: u64,
+    /// That were told to be lost.
     pub lost: u64,
+    /// That were not taken any more.
     pub refused: u64,
     /// The time that it took, of the drive or of the clock, in ns.
     pub took: u64,
@@ -140,7 +142,8 @@ fn confirm<P: port::Port<Cmd = port::BlockReq, Done = port::BlockDone>>(
     }
 }
 
-fn options(mut words: impl Iterator<Item = String>) -> Option<(String, Options)> {
+/// The name of the drive and the options of a command line.
+pub fn options(mut words: impl Iterator<Item = String>) -> Option<(String, Options)> {
     let (name, mut options) = (words.next()?, Options::default());
     while let Some(word) = words.next() {
         match word.as_str() {

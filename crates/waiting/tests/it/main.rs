@@ -3,7 +3,27 @@
 #[path = "../../examples/speculate.rs"]
 mod speculate;
 
-use speculate::{Options, run};
+use waiting::speculate::Lost;
+
+use speculate::{Options, options, run};
+
+/// The page of it.
+const PAGE: &str = include_str!("../../../../docs/speculation.md");
+
+/// The commands of the page: all confirm, the last until its write fails.
+#[test]
+fn the_page_can_be_followed() {
+    let begin = "    cargo run --release -p ssdkit-waiting --example speculate -- ";
+    let lines: Vec<&str> = PAGE.lines().filter_map(|line| line.strip_prefix(begin)).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        let (name, options) = options(line.split(' ').map(str::to_string)).unwrap();
+        let book = run(&name, options).unwrap();
+        assert_eq!(book.confirmed == 1000, options.fails.is_none(), "{line}: {book:?}");
+        assert!(book.why.is_none_or(|why| PAGE.contains(&why.to_string())));
+    }
+    assert!(PAGE.contains(&Lost(()).to_string()));
+}
 
 const DRIVE: &str = "mem:znand,size=64M";
 
