@@ -137,8 +137,14 @@ impl<S: PageStore> Tree<S> {
     fn find_chain(&self, places: &[Place]) -> Result<Chain, Error> {
         let (first, blocks) = (self.store.beside().first, places.len() as u64);
         let what = "what was changed since pages were last written, in the redo log";
+        // What cannot be read may be what is missing.
+        let unread = places.iter().find_map(|place| match place {
+            Place::Damaged(error @ StoreError::Drive { .. }) => Some(*error),
+            _ => None,
+        });
         let damaged = |number: u64| {
-            Error::Store(StoreError::DamagedBlock { block: first + number % blocks, what })
+            let block = first + number % blocks;
+            Error::Store(unread.unwrap_or(StoreError::DamagedBlock { block, what }))
         };
         let Some(last) = highest(places) else {
             // Making a tree writes a mark before anything else.

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use btree::store::no_clock;
 use btree::{
-    BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, StoreError, Tree,
-    TreeConfig,
+    BatchStore, Error, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, StoreError,
+    Tree, TreeConfig,
 };
 use port::{Shape, Time};
 use workload::Rng;
@@ -295,4 +295,87 @@ fn a_log_that_is_not_used_is_empty() {
     let found = contents(&mut open::<Log>(drive.crash(0, no_fuse())));
     assert_eq!(found[&b"a"[..]], [3]);
     assert_eq!(found.len(), 4);
+}
+
+/// The number of a block of the log, if it is one.
+fn number(drive: &MemoryDrive, block: u64) -> Option<u64> {
+    let bytes = drive.peek(block).filter(|bytes| bytes[8..12] == *b"SRDO")?;
+    Some(u64::from_le_bytes(bytes[16..24].try_into().unwrap()))
+}
+
+#[test]
+fn damage_of_the_log_is_told_with_its_block() {
+    let mut tree = create::<InPlace>(MemoryDrive::new(BLOCKS, 1, no_fuse()));
+    let mut heard = Heard::default();
+    let mut map = Map::new();
+    for i in 0..20u8 {
+        tree.put(1, &[i], &[i; 50], &mut heard).unwrap();
+        tree.flush(2).unwrap();
+        wait_for_all(&mut tree, &mut heard);
+        map.insert(vec![i], vec![i; 50]);
+    }
+    let drive = was::<MemoryDrive>(InPlace::into_drive(tree.into_store())).crash(0, no_fuse());
+    let mut log: Vec<(u64, u64)> =
+        drive.written().into_iter().filter_map(|b| Some((number(&drive, b)?, b))).collect();
+    log.sort_unstable();
+    let opened = |drive: MemoryDrive| {
+        let shape = drive.shape;
+        let store = InPlace::open(any(drive), shape, Time::ZERO).unwrap();
+        Tree::open(store, SMALL, Time::ZERO)
+    };
+    for &(_, block) in &log[log.len() - 5..] {
+        let mut damaged = drive.copy();
+        damaged.flip(block, 300);
+        let told = opened(damaged).map(drop);
+        let Err(Error::Store(StoreError::DamagedBlock { block: told, .. })) = told else {
+            panic!("{told:?}")
+        };
+        assert_eq!(told, block);
+    }
+    // In the middle also one that is gone; at the end that is what a cut leaves.
+    let mut damaged = drive.copy();
+    damaged.blank(log[log.len() - 3].1);
+    let told = opened(damaged).map(drop);
+    assert!(matches!(told, Err(Error::Store(StoreError::DamagedBlock { .. }))), "{told:?}");
+    let mut cut = drive.copy();
+    cut.blank(log[log.len() - 1].1);
+    map.remove(&vec![19]);
+    assert!(contents(&mut opened(cut).unwrap()) == map);
+}
+
+/// A tree that is full up to the last page is so again when its log is done again,
+/// though that meets records that were not there at the same time.
+#[test]
+fn a_full_tree_opens_again() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed, 11);
+        let drive = BatchDrive::new(230, seed, no_fuse());
+        let mut tree = create_batched(drive);
+        let mut map = Map::new();
+        let mut full = 0;
+        for _ in 0..400 {
+            let key = vec![rng.below(120) as u8; 8];
+            let value = vec![7; rng.below(9000) as usize];
+            let mut heard = Heard::default();
+            let puts = rng.below(3) > 0;
+            match puts {
+                true => tree.put(1, &key, &value, &mut heard).unwrap(),
+                false => tree.delete(1, &key, &mut heard).unwrap(),
+            }
+            match blocks::outcome(&mut tree, &mut heard) {
+                Ok(_) if puts => drop(map.insert(key, value)),
+                Ok(_) => drop(map.remove(&key)),
+                Err(Error::Full(_)) => full += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(full > 5, "{full}");
+        let mut heard = Heard::default();
+        tree.flush(1).unwrap();
+        wait_for_all(&mut tree, &mut heard);
+        let drive = was::<BatchDrive>(tree.into_store().into_drive());
+        let mut tree = open_batched(drive.crash(seed, no_fuse()));
+        tree.verify().unwrap();
+        assert!(contents(&mut tree) == map, "seed {seed}");
+    }
 }
