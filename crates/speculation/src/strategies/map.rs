@@ -2,13 +2,15 @@
 //! terms predict; and where the winner changes.
 
 use std::fmt::Write;
-use std::io;
 
 use measure::units;
 use serde_json::{Value, json};
 
+use super::checkpoint::{KeepError, Keeper};
+use super::even::{BreakEven, break_evens};
 use super::program::{Cost, DEPTH, Program, Strategy};
-use super::terms::{ROUNDS, Terms, least};
+use super::samples::Samples;
+use super::terms::Terms;
 
 /// By which a strategy wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,8 @@ impl By {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         match self {
             By::Time => "time",
             By::Processor => "processor",
@@ -46,26 +49,35 @@ impl By {
 /// A device, and what is computed between its I/Os.
 pub struct Cell {
     /// What the device takes, ns.
-    pub device: u64,
+    device: u64,
     instructions: u64,
-    /// By strategy, measured and predicted.
-    costs: Vec<(Strategy, Cost, Cost)>,
+    of: Vec<Measured>,
 }
 
-/// Where two strategies cost the same.
-pub struct BreakEven {
-    /// The one that wins below.
-    pub below: Strategy,
-    /// The one that wins above.
-    pub above: Strategy,
-    /// By what.
-    pub by: By,
-    /// What is looked for: the device's time in ns, or instructions.
-    pub unit: &'static str,
-    /// Where it was found.
-    pub measured: f64,
-    /// Where the parts say.
-    pub predicted: f64,
+/// What a strategy costs in a cell.
+struct Measured {
+    strategy: Strategy,
+    runs: Vec<Cost>,
+    predicted: Cost,
+}
+
+impl Measured {
+    fn samples(&self, by: By) -> Samples {
+        Samples::new(self.runs.iter().map(|cost| by.of(cost)))
+    }
+
+    fn cost(&self, by: By, is_measured: bool) -> f64 {
+        if is_measured { self.samples(by).median() } else { by.of(&self.predicted) }
+    }
+}
+
+/// Whether the winner is the predicted one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Agrees {
+    Yes,
+    /// The predicted one is behind by less than runs lie apart.
+    Undecided,
+    No,
 }
 
 /// The grid, and where the winner changes.
@@ -80,39 +92,76 @@ pub struct Map {
 const DEVICES: [u64; 9] =
     [1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
 const COMPUTE: [u64; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// How long a run takes at least, ns.
-const RUN: f64 = 3e6;
+/// How long a run takes at least, ns: short, so that many are between two turns of others.
+const RUN: f64 = 1e6;
 /// A cost that is so much lower wins; within, they are even.
 const EVEN: f64 = 0.02;
+/// Times that all is measured; of the quick map.
+const ROUNDS: (usize, usize) = (7, 5);
 
 impl Map {
-    /// Measures all cells.
-    pub fn measure(is_read: bool, quick: bool, terms: &Terms) -> io::Result<Map> {
+    /// Measures the parts and all cells, by turns, and tells the parts of each turn.
+    pub fn measure(
+        is_read: bool,
+        quick: bool,
+        keeper: &mut Keeper,
+    ) -> Result<(Map, Vec<Terms>), KeepError> {
         let strategies: &[Strategy] = if is_read { &Strategy::READS } else { &Strategy::WRITES };
-        let devices: Vec<u64> = DEVICES.into_iter().step_by(if quick { 4 } else { 1 }).collect();
-        let compute: Vec<u64> = COMPUTE.into_iter().step_by(if quick { 2 } else { 1 }).collect();
-        let mut cells = Vec::new();
-        for &device in &devices {
-            for &instructions in &compute {
-                let measure = |&strategy: &Strategy| {
-                    let predicted = terms.predict(strategy, device as f64, instructions);
-                    let rounds = if quick { 1 } else { 3 };
-                    let cost =
-                        measured(is_read, strategy, device, instructions, &predicted, rounds)?;
-                    Ok((strategy, cost, predicted))
-                };
-                let costs = strategies.iter().map(measure).collect::<io::Result<_>>()?;
-                cells.push(Cell { device, instructions, costs });
+        let mut cells = Map::empty(strategies, quick);
+        // What they are like is found first, as some depend on where one looks.
+        let mut before = Terms::once(is_read, None, keeper)?;
+        before = Terms::once(is_read, Some(&before), keeper)?;
+        let mut terms = Vec::new();
+        for _ in 0..if quick { ROUNDS.1 } else { ROUNDS.0 } {
+            terms.push(Terms::once(is_read, Some(&before), keeper)?);
+            for cell in &mut cells {
+                for of in &mut cell.of {
+                    let (device, instructions) = (cell.device, cell.instructions);
+                    let about = before.predict(of.strategy, device as f64, instructions).wall;
+                    let least = if of.strategy.goes_on() { DEPTH as f64 } else { 3.0 };
+                    let count = (RUN / about).clamp(least, 2000.0) as u32;
+                    let mut program = Program::new(device, is_read);
+                    of.runs.push(program.run(of.strategy, instructions, count, keeper)?);
+                }
             }
         }
-        Ok(Map { strategies, cells, break_evens: break_evens(is_read, terms)? })
+        let median = Terms::median(&terms);
+        for cell in &mut cells {
+            let (device, instructions) = (cell.device as f64, cell.instructions);
+            let predict = |of: &Measured| median.predict(of.strategy, device, instructions);
+            cell.of.iter_mut().for_each(|of| of.predicted = predict(of));
+        }
+        let break_evens = break_evens(is_read, &median, keeper)?;
+        Ok((Map { strategies, cells, break_evens }, terms))
+    }
+
+    fn empty(strategies: &[Strategy], quick: bool) -> Vec<Cell> {
+        let devices = DEVICES.into_iter().step_by(if quick { 4 } else { 1 });
+        let of = |&strategy: &Strategy| Measured {
+            strategy,
+            runs: Vec::new(),
+            predicted: Cost::default(),
+        };
+        let row = |device| {
+            let compute = COMPUTE.into_iter().step_by(if quick { 2 } else { 1 });
+            compute.map(move |instructions| Cell {
+                device,
+                instructions,
+                of: strategies.iter().map(of).collect(),
+            })
+        };
+        devices.flat_map(row).collect()
     }
 
     /// As maps, a letter for each cell.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for by in [By::Time, By::Processor] {
-            let _ = writeln!(text, "\n{} (?: another was predicted)", by.says());
+            let _ = writeln!(
+                text,
+                "\n{} (?: another was predicted; ~: so it was, within noise)",
+                by.says()
+            );
             let _ = write!(text, "  {:>9} |", "device");
             let compute: Vec<u64> = self.columns();
             compute.iter().for_each(|n| _ = write!(text, " {:>7}", units::count(*n as f64)));
@@ -122,35 +171,27 @@ impl Map {
                 for cell in row {
                     let letters: String =
                         cell.winners(by, true).iter().map(|winner| winner.letter()).collect();
-                    let mark = if cell.agrees(by) { "" } else { "?" };
+                    let mark = match cell.agrees(by) {
+                        Agrees::Yes => "",
+                        Agrees::Undecided => "~",
+                        Agrees::No => "?",
+                    };
                     let _ = write!(text, " {:>7}", format!("{letters}{mark}"));
                 }
                 text.push('\n');
             }
-            let _ =
-                writeln!(text, "  as predicted: {} of {} cells", self.agreed(by), self.cells.len());
+            let (agreed, of) = (self.agreed(by), self.cells.len());
+            let undecided = self.undecided(by);
+            let _ = writeln!(
+                text,
+                "  as predicted: {agreed} of {of} cells, {undecided} undecided within noise"
+            );
         }
         text += &self.gains();
         let names = self.strategies.iter().map(|s| format!("{} {}", s.letter(), s.name()));
         let _ = writeln!(text, "\n{}", names.collect::<Vec<_>>().join(", "));
         text += "\nWhere the winner changes\n";
-        for even in &self.break_evens {
-            let show = |value: f64| match even.unit {
-                "ns" => units::time_ns(value),
-                _ => units::count(value),
-            };
-            let at = if even.unit == "ns" { "a device of" } else { "instructions:" };
-            let _ = writeln!(
-                text,
-                "  {} to {} by {}: {at} {}, predicted {} ({:+.0} %)",
-                even.below.name(),
-                even.above.name(),
-                even.by.name(),
-                show(even.measured),
-                show(even.predicted),
-                100.0 * (even.predicted / even.measured - 1.0),
-            );
-        }
+        self.break_evens.iter().for_each(|even| text += &even.to_text());
         text
     }
 
@@ -164,11 +205,11 @@ impl Map {
             let _ = write!(text, "  {:>9} |", units::time_ns(row[0].device as f64));
             for cell in row {
                 let least = |goes_on: bool| {
-                    let of = cell.costs.iter().filter(|of| match goes_on {
-                        true => of.0 == Strategy::Free,
-                        false => !of.0.goes_on(),
+                    let of = cell.of.iter().filter(|of| match goes_on {
+                        true => of.strategy == Strategy::Free,
+                        false => !of.strategy.goes_on(),
                     });
-                    of.map(|of| of.1.wall).fold(f64::INFINITY, f64::min)
+                    of.map(|of| of.cost(By::Time, true)).fold(f64::INFINITY, f64::min)
                 };
                 let _ = write!(text, " {:>7.1}", least(false) / least(true));
             }
@@ -201,18 +242,31 @@ impl Map {
 
     /// Cells of which a measured winner is a predicted one.
     pub fn agreed(&self, by: By) -> usize {
-        self.cells.iter().filter(|cell| cell.agrees(by)).count()
+        self.cells.iter().filter(|cell| cell.agrees(by) == Agrees::Yes).count()
+    }
+
+    /// Cells of which the predicted winner is behind by less than runs lie apart.
+    pub fn undecided(&self, by: By) -> usize {
+        self.cells.iter().filter(|cell| cell.agrees(by) == Agrees::Undecided).count()
     }
 
     /// Cells and break-evens by name.
     pub fn to_json(&self) -> Value {
-        let cost = |cost: &Cost| json!({ "time_ns": cost.wall, "processor_ns": cost.processor });
         let cells = self.cells.iter().map(|cell| {
-            let costs = cell.costs.iter().map(|(strategy, measured, predicted)| {
+            let costs = cell.of.iter().map(|of| {
+                let [time, processor] = [By::Time, By::Processor].map(|by| of.samples(by));
                 json!({
-                    "strategy": strategy.name(),
-                    "measured": cost(measured),
-                    "predicted": cost(predicted),
+                    "strategy": of.strategy.name(),
+                    "measured": {
+                        "time_ns": time.median(),
+                        "processor_ns": processor.median(),
+                        "time_noise_ns": time.noise(),
+                        "processor_noise_ns": processor.noise(),
+                    },
+                    "predicted": {
+                        "time_ns": of.predicted.wall,
+                        "processor_ns": of.predicted.processor,
+                    },
                 })
             });
             json!({
@@ -221,119 +275,77 @@ impl Map {
                 "strategies": costs.collect::<Vec<_>>(),
             })
         });
-        let evens = self.break_evens.iter().map(|even| {
-            json!({
-                "below": even.below.name(),
-                "above": even.above.name(),
-                "by": even.by.name(),
-                "unit": even.unit,
-                "measured": even.measured,
-                "predicted": even.predicted,
-            })
-        });
         json!({
             "cells": cells.collect::<Vec<_>>(),
-            "break_evens": evens.collect::<Vec<_>>(),
+            "break_evens": self.break_evens.iter().map(BreakEven::to_json).collect::<Vec<_>>(),
             "as_predicted": {
                 "time": self.agreed(By::Time),
                 "processor": self.agreed(By::Processor),
                 "of": self.cells.len(),
+                "undecided": {
+                    "time": self.undecided(By::Time),
+                    "processor": self.undecided(By::Processor),
+                },
             },
         })
     }
 }
 
 impl Cell {
+    /// What it takes, ns.
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
     /// Whether a measured winner is a predicted one.
-    fn agrees(&self, by: By) -> bool {
-        let predicted = self.winners(by, false);
-        self.winners(by, true).iter().any(|winner| predicted.contains(winner))
+    fn agrees(&self, by: By) -> Agrees {
+        let (measured, predicted) = (self.winners(by, true), self.winners(by, false));
+        if measured.iter().any(|winner| predicted.contains(winner)) {
+            return Agrees::Yes;
+        }
+        let of = |strategy: &Strategy| {
+            let of = self.of.iter().find(|of| of.strategy == *strategy);
+            of.map(|of| of.samples(by)).unwrap_or_default()
+        };
+        let best = of(&measured[0]);
+        let is_near = |strategy: &Strategy| {
+            let other = of(strategy);
+            other.median() - best.median() <= other.noise() + best.noise()
+        };
+        if predicted.iter().any(is_near) { Agrees::Undecided } else { Agrees::No }
     }
 
     /// The ones that cost the least, of those that keep no data for later and need nothing of
     /// the program; those that are even with the best among them.
     pub fn winners(&self, by: By, is_measured: bool) -> Vec<Strategy> {
-        let cost = |(_, measured, predicted): &(Strategy, Cost, Cost)| {
-            by.of(if is_measured { measured } else { predicted })
+        let own = || self.of.iter().filter(|of| !of.strategy.goes_on());
+        let least = own().map(|of| of.cost(by, is_measured)).fold(f64::INFINITY, f64::min);
+        let wins = |of: &&Measured| of.cost(by, is_measured) <= least * (1.0 + EVEN);
+        own().filter(wins).map(|of| of.strategy).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cell in which polling is predicted, with these runs of polling and of sleeping.
+    fn cell(polled: [f64; 3], slept: [f64; 3]) -> Cell {
+        let of = |strategy, runs: [f64; 3], predicted| Measured {
+            strategy,
+            runs: runs.map(|wall| Cost { wall, processor: wall }).to_vec(),
+            predicted: Cost { wall: predicted, processor: predicted },
         };
-        let own = || self.costs.iter().filter(|of| !of.0.goes_on());
-        let least = own().map(cost).fold(f64::INFINITY, f64::min);
-        own().filter(|of| cost(of) <= least * (1.0 + EVEN)).map(|of| of.0).collect()
+        let of = vec![of(Strategy::Block, polled, 100.0), of(Strategy::Yield, slept, 200.0)];
+        Cell { device: 1, instructions: 1, of }
     }
-}
 
-/// What a strategy costs, the least of several runs, each as long as it takes to be measured.
-fn measured(
-    is_read: bool,
-    strategy: Strategy,
-    device: u64,
-    instructions: u64,
-    predicted: &Cost,
-    rounds: usize,
-) -> io::Result<Cost> {
-    let mut program = Program::new(device, is_read);
-    let least = if strategy.goes_on() { DEPTH as f64 } else { 2.0 };
-    let count = (RUN / predicted.wall).clamp(least, 2000.0) as u32;
-    let mut least = Cost { wall: f64::INFINITY, processor: f64::INFINITY };
-    for _ in 0..rounds {
-        let cost = program.run(strategy, instructions, count)?;
-        least.wall = least.wall.min(cost.wall);
-        least.processor = least.processor.min(cost.processor);
+    #[test]
+    fn a_winner_by_less_than_the_noise_is_none() {
+        let agrees = |polled, slept| cell(polled, slept).agrees(By::Time);
+        assert_eq!(agrees([99.0, 100.0, 101.0], [199.0, 200.0, 900.0]), Agrees::Yes);
+        assert_eq!(agrees([99.0, 100.0, 101.0], [101.0, 101.0, 101.0]), Agrees::Yes, "even");
+        assert_eq!(agrees([90.0, 110.0, 130.0], [80.0, 100.0, 120.0]), Agrees::Undecided);
+        assert_eq!(agrees([109.0, 110.0, 111.0], [99.0, 100.0, 101.0]), Agrees::No);
     }
-    Ok(least)
-}
-
-/// Where the winner changes: from polling to sleeping, and of writes from polling to a checkpoint.
-pub fn break_evens(is_read: bool, terms: &Terms) -> io::Result<Vec<BreakEven>> {
-    let mut all = vec![sleeping(is_read, terms)?];
-    if !is_read {
-        all.push(speculating(terms)?);
-    }
-    Ok(all)
-}
-
-/// The device from which on sleeping takes less of the processor than polling.
-fn sleeping(is_read: bool, terms: &Terms) -> io::Result<BreakEven> {
-    let (below, above, by) = (Strategy::Block, Strategy::Yield, By::Processor);
-    let measured = halve(terms.switch, |device| {
-        let mut program = Program::new(device as u64, is_read);
-        let slept = least(2 * ROUNDS, || Ok(program.run(above, 0, 100)?.processor))?;
-        let polled = least(ROUNDS, || Ok(program.run(below, 0, 100)?.processor))?;
-        Ok(slept < polled)
-    })?;
-    Ok(BreakEven { below, above, by, unit: "ns", measured, predicted: terms.switch })
-}
-
-/// The computing from which on a checkpoint takes less time than polling, on a device that takes
-/// longer than that. What is not overlapped of the checkpoint is what must be won.
-fn speculating(terms: &Terms) -> io::Result<BreakEven> {
-    let (below, above, by) = (Strategy::Block, Strategy::Checkpoint, By::Time);
-    let device = 4.0 * terms.checkpoint;
-    let predicted = (terms.checkpoint - terms.take) / terms.instruction;
-    let mut program = Program::new(device as u64, false);
-    let measured = halve(predicted, |instructions| {
-        let held = least(ROUNDS, || Ok(program.run(above, instructions as u64, 3)?.wall))?;
-        let polled = least(3, || Ok(program.run(below, instructions as u64, 3)?.wall))?;
-        Ok(held < polled)
-    })?;
-    Ok(BreakEven { below, above, by, unit: "instructions", measured, predicted })
-}
-
-/// Where something begins to be so, by halving in proportion around where it should: the middle
-/// of three, as others on the machine may lead one astray.
-fn halve(around: f64, mut is_so: impl FnMut(f64) -> io::Result<bool>) -> io::Result<f64> {
-    let mut found = [0.0; 3];
-    for found in &mut found {
-        let (mut low, mut high) = (around / 8.0, around * 8.0);
-        for _ in 0..7 {
-            let middle = (low * high).sqrt();
-            match is_so(middle)? {
-                true => high = middle,
-                false => low = middle,
-            }
-        }
-        *found = (low * high).sqrt();
-    }
-    found.sort_by(f64::total_cmp);
-    Ok(found[1])
 }

@@ -51,7 +51,7 @@ pub fn svg(map: &Map, title: &str) -> String {
         }
         for (y, row) in rows.iter().enumerate() {
             let at = top + y * CELL.1;
-            let device = units::time_ns(row[0].device as f64);
+            let device = units::time_ns(row[0].device() as f64);
             let _ = writeln!(
                 svg,
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#555555\">{device}</text>",

@@ -2,10 +2,10 @@
 //! for, in the ways in which that may be carried out.
 //!
 //! The drive is the timed null driver in real time, on the program's own thread, which takes the
-//! same time for each I/O, however many are under way.
+//! same time for each I/O, however many are under way. The data is the first page of the program's
+//! memory, and a byte of it is written between two I/Os: so much a checkpoint has to keep.
 
 use std::hint::black_box;
-use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use blkmq::driver::timed::{Timed, TimedOptions, TimedQueue};
 use device::realtime::{RealTime, fine_timers, process_cpu};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring};
 
-use super::checkpoint::{Checkpoint, processor_of_children};
+use super::checkpoint::{KeepError, Keeper, processor_of_children};
 
 /// I/Os that may be under way where a strategy has several.
 pub const DEPTH: usize = 32;
@@ -94,7 +94,6 @@ pub struct Program {
     done: Ring<BlockDone>,
     /// Where copies of the data are kept while an I/O is under way, in turn.
     copies: Vec<u8>,
-    data: Vec<u8>,
     is_read: bool,
     under_way: usize,
     ids: u64,
@@ -129,7 +128,6 @@ impl Program {
             cmds: Ring::new(2 * DEPTH),
             done: Ring::new(2 * DEPTH),
             copies: vec![0; DEPTH * BLOCK_BYTES as usize],
-            data: vec![7; BLOCK_BYTES as usize],
             is_read,
             under_way: 0,
             ids: 0,
@@ -137,10 +135,11 @@ impl Program {
     }
 
     /// Begins an I/O. The device keeps nothing: of the data there is only what the strategy does.
-    fn submit(&mut self, copies: bool) {
-        if copies {
+    fn submit(&mut self, data: Option<&[u8]>) {
+        if let Some(data) = data {
             let at = self.ids as usize % DEPTH * BLOCK_BYTES as usize;
-            self.copies[at..at + BLOCK_BYTES as usize].copy_from_slice(black_box(&self.data));
+            self.copies[at..at + BLOCK_BYTES as usize]
+                .copy_from_slice(black_box(&data[..BLOCK_BYTES as usize]));
         }
         let op = if self.is_read { BlockOp::Read } else { BlockOp::Write };
         self.ids += 1;
@@ -180,22 +179,29 @@ impl Program {
         }
     }
 
-    /// Runs so many iterations, behind as many as it takes until each is like the next.
-    pub fn run(&mut self, strategy: Strategy, instructions: u64, count: u32) -> io::Result<Cost> {
-        let mut held = None;
+    /// Runs so many iterations, behind as many as it takes until each is like the next. Memory is
+    /// 4 KiB or more.
+    pub fn run(
+        &mut self,
+        strategy: Strategy,
+        instructions: u64,
+        count: u32,
+        keeper: &mut Keeper,
+    ) -> Result<Cost, KeepError> {
         if strategy == Strategy::Prefetch {
-            self.submit(false);
+            self.submit(None);
         }
         for _ in 0..if strategy.goes_on() { DEPTH } else { 1 } {
-            self.iterate(strategy, instructions, &mut held)?;
+            self.iterate(strategy, instructions, keeper)?;
         }
         let (began, used_before) = (self.drive.clock().now(), used());
         for _ in 0..count {
-            self.iterate(strategy, instructions, &mut held)?;
+            self.iterate(strategy, instructions, keeper)?;
         }
         let wall = self.drive.clock().now().since(began) as f64;
         let processor = (used() - used_before) as f64;
         self.wait(0);
+        keeper.give_up();
         Ok(Cost { wall: wall / f64::from(count), processor: processor / f64::from(count) })
     }
 
@@ -203,41 +209,48 @@ impl Program {
         &mut self,
         strategy: Strategy,
         instructions: u64,
-        held: &mut Option<Checkpoint>,
-    ) -> io::Result<()> {
+        keeper: &mut Keeper,
+    ) -> Result<(), KeepError> {
+        write(keeper);
         match strategy {
             Strategy::Block => {
                 compute(instructions);
-                self.submit(false);
+                self.submit(None);
                 self.wait(0);
             }
             Strategy::Yield => {
                 compute(instructions);
-                self.submit(false);
+                self.submit(None);
                 self.sleep();
             }
             Strategy::Checkpoint => {
                 compute(instructions);
                 // The next I/O can be seen: what was done until here must stand.
                 self.wait(0);
-                *held = None;
-                self.submit(false);
-                *held = Some(Checkpoint::take()?);
+                keeper.give_up();
+                self.submit(None);
+                keeper.take()?;
             }
             Strategy::Free | Strategy::Asynchronous => {
                 compute(instructions);
                 self.poll();
                 self.wait(DEPTH - 1);
-                self.submit(strategy == Strategy::Free);
+                self.submit((strategy == Strategy::Free).then_some(keeper.memory()));
             }
             Strategy::Prefetch => {
                 self.wait(0);
-                self.submit(false);
+                self.submit(None);
                 compute(instructions);
             }
         }
         Ok(())
     }
+}
+
+/// Writes a byte of the data.
+pub fn write(keeper: &mut Keeper) {
+    let byte = &mut keeper.memory_mut()[0];
+    *byte = black_box(byte.wrapping_add(1));
 }
 
 /// Of the processor, by this process and the children that have ended, ns.

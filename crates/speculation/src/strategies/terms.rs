@@ -1,44 +1,26 @@
 //! What the parts of an I/O cost (the paper's figure 1), measured one by one.
 
-use std::hint::black_box;
-use std::io;
 use std::time::Instant;
 
 use measure::units;
 use serde_json::{Value, json};
 
-use super::checkpoint::Checkpoint;
-use super::program::{Cost, DEPTH, Program, Strategy, compute};
+use super::checkpoint::{KeepError, Keeper};
+use super::program::{Cost, DEPTH, Program, Strategy, compute, write};
+use super::samples::Samples;
 
-/// Runs of which the least counts.
-pub const ROUNDS: usize = 7;
-/// Pages that a program writes after a checkpoint, which are copied then.
-const TOUCHED: usize = 16;
-/// A page.
-const PAGE: usize = 4096;
-/// Instructions behind a checkpoint whose cost is measured.
-const BEHIND: u64 = 2_000_000;
 /// A device by which sleeping is measured, ns.
 const LONG: u64 = 200_000;
-
-/// Memory of the program, each page of it in use.
-pub struct Ballast(Vec<u8>);
-
-impl Ballast {
-    /// So many bytes.
-    pub fn new(bytes: u64) -> Ballast {
-        let mut all = vec![0u8; bytes as usize];
-        all.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
-        black_box(&all);
-        Ballast(all)
-    }
-
-    /// Writes to the first pages.
-    fn touch(&mut self) {
-        self.0.iter_mut().step_by(PAGE).take(TOUCHED).for_each(|byte| *byte = byte.wrapping_add(1));
-        black_box(&self.0);
-    }
-}
+/// And where sleeping may begin to be worth it, before anything is known, ns.
+const SHORT: u64 = 15_000;
+/// Instructions behind a checkpoint whose cost is measured, before anything is known.
+const FIRST_BEHIND: u64 = 2_000_000;
+/// The least and the most of them.
+const BEHIND: (u64, u64) = (20_000, 20_000_000);
+/// Turns in which it is measured, with and without.
+const TURNS: usize = 5;
+/// How long a checkpoint's cost is measured, ns.
+const RUN: f64 = 3e6;
 
 /// What the parts of an I/O take, ns.
 #[derive(Clone, Copy, Debug)]
@@ -51,68 +33,120 @@ pub struct Terms {
     pub wake: f64,
     /// Of the processor, to fall asleep and to wake.
     pub switch: f64,
-    /// To take a checkpoint, and to give it up, with the pages that are copied meanwhile.
+    /// To take a checkpoint, and to give it up, with the pages that are written meanwhile.
     pub checkpoint: f64,
-    /// Of that, to take it: an I/O that was begun before goes on meanwhile.
+    /// Of that, to take it.
     pub take: f64,
+    /// Of that, to give it up. All the rest goes on while an I/O that was begun before does.
+    pub end: f64,
     /// Of the processor, the whole.
     pub checkpoint_processor: f64,
     /// To copy the data of an I/O, and to keep it until that is done.
     pub copy: f64,
 }
 
-/// The least of so many.
-pub fn least(rounds: usize, mut each: impl FnMut() -> io::Result<f64>) -> io::Result<f64> {
-    let mut least = f64::INFINITY;
-    for _ in 0..rounds {
-        least = least.min(each()?);
+/// What a checkpoint adds to an iteration with so much computing behind it.
+pub fn there_and_back(
+    is_read: bool,
+    instructions: u64,
+    keeper: &mut Keeper,
+) -> Result<Cost, KeepError> {
+    let mut none = Program::new(0, is_read);
+    let each = none.run(Strategy::Checkpoint, instructions, 2, keeper)?.wall;
+    let count = (RUN / TURNS as f64 / each).clamp(5.0, 100.0) as u32;
+    let (mut wall, mut processor) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        let plain = none.run(Strategy::Block, instructions, count, keeper)?;
+        let held = none.run(Strategy::Checkpoint, instructions, count, keeper)?;
+        wall.push(held.wall - plain.wall);
+        processor.push(held.processor - plain.processor);
     }
-    Ok(least)
+    let [wall, processor] = [wall, processor].map(|all| Samples::new(all).median().max(0.0));
+    Ok(Cost { wall, processor })
 }
 
 impl Terms {
-    /// Measures them all.
-    pub fn measure(is_read: bool) -> io::Result<Terms> {
-        let instruction = least(ROUNDS, || {
-            let began = Instant::now();
-            compute(1_000_000);
-            Ok(began.elapsed().as_nanos() as f64 / 1e6)
-        })?;
+    /// Measures them all once, by what was found before: some depend on where one looks.
+    pub fn once(
+        is_read: bool,
+        last: Option<&Terms>,
+        keeper: &mut Keeper,
+    ) -> Result<Terms, KeepError> {
+        let began = Instant::now();
+        compute(1_000_000);
+        let instruction = began.elapsed().as_nanos() as f64 / 1e6;
         let mut none = Program::new(0, is_read);
-        let io = least(ROUNDS, || Ok(none.run(Strategy::Block, 0, 2000)?.wall))?;
-        let copied = least(ROUNDS, || Ok(none.run(Strategy::Free, 0, 2000)?.wall))?;
-        let asynchronous = least(ROUNDS, || Ok(none.run(Strategy::Asynchronous, 0, 2000)?.wall))?;
-        // As in use: something is computed behind it, so the child has come to its wait.
-        let behind = |cost: Cost| {
-            let own = instruction * BEHIND as f64 + io;
-            Cost { wall: cost.wall - own, processor: cost.processor - own }
-        };
-        let mut checkpoint = || none.run(Strategy::Checkpoint, BEHIND, 20).map(behind);
-        let wall = least(ROUNDS, || Ok(checkpoint()?.wall))?;
-        let processor = least(ROUNDS, || Ok(checkpoint()?.processor))?;
-        let take = least(ROUNDS, || {
-            let began = Instant::now();
-            let _checkpoint = Checkpoint::take()?;
-            Ok(began.elapsed().as_nanos() as f64)
-        })?;
+        let io = none.run(Strategy::Block, 0, 2000, keeper)?.wall;
+        let copied = none.run(Strategy::Free, 0, 2000, keeper)?.wall;
+        let asynchronous = none.run(Strategy::Asynchronous, 0, 2000, keeper)?.wall;
+        let behind = last.map_or(FIRST_BEHIND, Terms::behind);
+        let checkpoint = there_and_back(is_read, behind, keeper)?;
+        let (take, end) = Terms::of_checkpoint(behind, keeper)?;
         let mut long = Program::new(LONG, is_read);
-        let slept = least(ROUNDS, || Ok(long.run(Strategy::Yield, 0, 20)?.wall))?;
+        let slept = long.run(Strategy::Yield, 0, 20, keeper)?;
         // A short sleep, as where it begins to be worth it: the processor goes less deep then.
-        let mut switch = least(2 * ROUNDS, || Ok(long.run(Strategy::Yield, 0, 20)?.processor))?;
-        for _ in 0..3 {
-            let mut short = Program::new(switch as u64, is_read);
-            switch = least(2 * ROUNDS, || Ok(short.run(Strategy::Yield, 0, 100)?.processor))?;
-        }
+        let mut short = Program::new(last.map_or(SHORT, |last| last.switch as u64), is_read);
+        let switch = short.run(Strategy::Yield, 0, 100, keeper)?.processor;
         Ok(Terms {
             instruction,
             io,
-            wake: (slept - io - LONG as f64).max(0.0),
+            wake: (slept.wall - io - LONG as f64).max(0.0),
             switch: (switch - io).max(0.0),
-            checkpoint: wall,
+            checkpoint: checkpoint.wall,
             take,
-            checkpoint_processor: processor,
+            end,
+            checkpoint_processor: checkpoint.processor,
             copy: (copied - asynchronous).max(0.0),
         })
+    }
+
+    /// Instructions behind a checkpoint that take twice as long as it.
+    pub fn behind(&self) -> u64 {
+        ((2.0 * self.checkpoint / self.instruction) as u64).clamp(BEHIND.0, BEHIND.1)
+    }
+
+    /// To take a checkpoint and to give it up, as in use.
+    pub fn of_checkpoint(instructions: u64, keeper: &mut Keeper) -> Result<(f64, f64), KeepError> {
+        let (mut taken, mut ended) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        while taken.len() < 3 || (taken.len() < 50 && (began.elapsed().as_nanos() as f64) < RUN) {
+            let began = Instant::now();
+            keeper.give_up();
+            ended.push(began.elapsed().as_nanos() as f64);
+            let began = Instant::now();
+            keeper.take()?;
+            taken.push(began.elapsed().as_nanos() as f64);
+            write(keeper);
+            compute(instructions);
+        }
+        keeper.give_up();
+        // The first has nothing to give up.
+        Ok((Samples::new(taken).median(), Samples::new(ended.into_iter().skip(1)).median()))
+    }
+
+    /// The middle of each of several.
+    pub fn median(all: &[Terms]) -> Terms {
+        Terms::each(all, Samples::median)
+    }
+
+    /// How far from each other they are.
+    pub fn noise(all: &[Terms]) -> Terms {
+        Terms::each(all, Samples::noise)
+    }
+
+    fn each(all: &[Terms], of: fn(&Samples) -> f64) -> Terms {
+        let of = |term: fn(&Terms) -> f64| of(&Samples::new(all.iter().map(term)));
+        Terms {
+            instruction: of(|terms| terms.instruction),
+            io: of(|terms| terms.io),
+            wake: of(|terms| terms.wake),
+            switch: of(|terms| terms.switch),
+            checkpoint: of(|terms| terms.checkpoint),
+            take: of(|terms| terms.take),
+            end: of(|terms| terms.end),
+            checkpoint_processor: of(|terms| terms.checkpoint_processor),
+            copy: of(|terms| terms.copy),
+        }
     }
 
     /// What an iteration takes by these: the time, and of the processor.
@@ -126,7 +160,8 @@ impl Terms {
             }
             Strategy::Checkpoint => {
                 // It waits by polling for what is left.
-                let waits = (device - compute - self.take).max(0.0);
+                let overlapped = compute + self.checkpoint - self.end;
+                let waits = (device - overlapped).max(0.0);
                 let own = compute + self.io + waits;
                 (own + self.checkpoint, own + self.checkpoint_processor)
             }
@@ -143,7 +178,7 @@ impl Terms {
         Cost { wall, processor }
     }
 
-    fn rows(self) -> [(&'static str, &'static str, f64); 8] {
+    fn rows(self) -> [(&'static str, &'static str, f64); 9] {
         [
             ("an instruction", "instruction", self.instruction),
             ("submit and find done", "io", self.io),
@@ -151,16 +186,20 @@ impl Terms {
             ("sleep: of the processor", "switch", self.switch),
             ("checkpoint, there and back", "checkpoint", self.checkpoint),
             ("checkpoint: to take it", "take", self.take),
+            ("checkpoint: to give it up", "end", self.end),
             ("checkpoint: of the processor", "checkpoint_processor", self.checkpoint_processor),
             ("copy of the data", "copy", self.copy),
         ]
     }
 
-    /// As a table.
-    pub fn to_text(self) -> String {
-        let row =
-            |(name, _, ns): (&str, &str, f64)| format!("  {name:<30} {:>9}\n", units::time_ns(ns));
-        "What the parts cost\n".to_owned() + &self.rows().map(row).concat()
+    /// As a table, with how far from each other measurements were.
+    pub fn to_text(self, noise: Terms) -> String {
+        let rows = self.rows().into_iter().zip(noise.rows());
+        let row = |((name, _, ns), (_, _, noise)): ((&str, &str, f64), (&str, &str, f64))| {
+            let [ns, noise] = [ns, noise].map(units::time_ns);
+            format!("  {name:<30} {ns:>9}, noise {noise}\n")
+        };
+        "What the parts cost\n".to_owned() + &rows.map(row).collect::<String>()
     }
 
     /// By names.
@@ -169,57 +208,9 @@ impl Terms {
     }
 }
 
-/// A checkpoint of a process of some size.
-#[derive(Clone, Copy, Debug)]
-pub struct Sized {
-    /// Memory beside the program's own, bytes.
-    pub bytes: u64,
-    /// To take it, ns.
-    pub take: f64,
-    /// To write to pages after it, ns each.
-    pub page: f64,
-    /// To give it up, ns.
-    pub end: f64,
-}
-
-/// Measures checkpoints of processes with so many MiB more.
-pub fn by_size(mib: &[u64]) -> io::Result<Vec<Sized>> {
-    let of = |&mib: &u64| {
-        let mut ballast = Ballast::new(mib << 20);
-        let mut best = Sized { bytes: mib << 20, take: f64::MAX, page: f64::MAX, end: f64::MAX };
-        for _ in 0..ROUNDS {
-            let began = Instant::now();
-            let checkpoint = Checkpoint::take()?;
-            best.take = best.take.min(began.elapsed().as_nanos() as f64);
-            let began = Instant::now();
-            ballast.touch();
-            best.page = best.page.min(began.elapsed().as_nanos() as f64 / TOUCHED as f64);
-            let began = Instant::now();
-            drop(checkpoint);
-            best.end = best.end.min(began.elapsed().as_nanos() as f64);
-        }
-        Ok(best)
-    };
-    mib.iter().map(of).collect()
-}
-
-impl Sized {
-    /// As a line.
-    pub fn to_text(self) -> String {
-        let [take, page, end] = [self.take, self.page, self.end].map(units::time_ns);
-        let size = units::capacity(self.bytes);
-        format!("  {size:>9}: taken in {take}, {page} a page written, ended in {end}\n")
-    }
-
-    /// By names.
-    pub fn to_json(self) -> Value {
-        let Sized { bytes, take, page, end } = self;
-        json!({ "bytes": bytes, "take_ns": take, "page_ns": page, "end_ns": end })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::checkpoint::{Way, memory::Memory};
     use super::*;
 
     const TERMS: Terms = Terms {
@@ -229,6 +220,7 @@ mod tests {
         switch: 8_000.0,
         checkpoint: 200_000.0,
         take: 80_000.0,
+        end: 120_000.0,
         checkpoint_processor: 210_000.0,
         copy: 100.0,
     };
@@ -265,13 +257,14 @@ mod tests {
     #[test]
     fn a_device_is_waited_for_as_long_as_it_takes() {
         let mut program = Program::new(300_000, false);
-        let block = program.run(Strategy::Block, 0, 3).unwrap();
-        let slept = program.run(Strategy::Yield, 0, 3).unwrap();
+        let keeper = &mut Keeper::new(Way::Fork, Memory::new(4096).unwrap()).unwrap();
+        let block = program.run(Strategy::Block, 0, 3, keeper).unwrap();
+        let slept = program.run(Strategy::Yield, 0, 3, keeper).unwrap();
         assert!(block.wall >= 300_000.0 && slept.wall >= 300_000.0, "{block:?} {slept:?}");
-        let held = program.run(Strategy::Checkpoint, 1000, 3).unwrap();
+        let held = program.run(Strategy::Checkpoint, 1000, 3, keeper).unwrap();
         assert!(held.wall >= 300_000.0, "{held:?}");
         // So many go on at once that each waits for its part only.
-        let free = program.run(Strategy::Free, 0, DEPTH as u32).unwrap();
+        let free = program.run(Strategy::Free, 0, DEPTH as u32, keeper).unwrap();
         assert!(free.wall >= 0.9 * 300_000.0 / DEPTH as f64, "{free:?}");
     }
 }
