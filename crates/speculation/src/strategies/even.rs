@@ -100,7 +100,7 @@ impl BreakEven {
         let at = if self.unit == "ns" { "a device of" } else { "instructions:" };
         let (from, to) = (self.below.name(), self.above.name());
         let by = self.by.name();
-        if self.ratios.count() == 0 {
+        if self.ratios.count() < FEWEST {
             return format!("  {from} to {to} by {by}: not found, {}\n", self.verdict().says());
         }
         format!(
