@@ -497,3 +497,70 @@ fn what_a_block_was_is_never_written_over_what_it_is() {
     }
     assert!(states > 2000 && several > 8, "{states} states, {several} blocks");
 }
+
+/// Where every page is an extent of its own no operation changes more than it said before: a
+/// commit asserts that. Each state is one between two operations.
+#[test]
+fn in_pieces_no_operation_changes_more_than_it_said() {
+    let journal_blocks = Some(64);
+    let options = Options { journal: Journal::Data, journal_blocks, ..Options::default() };
+    let mut files = with_file(options, 6000);
+    // Free blocks lie alone.
+    for n in 0..100 {
+        let (offset, data) = (n * 20 * BLOCK as u64, vec![9; 20 * BLOCK]);
+        files.apply(&Operation::Write { inode: Inode(2), offset, data }).unwrap();
+    }
+    for n in 0..1000 {
+        let (offset, len) = (n * 2 * BLOCK as u64, BLOCK as u64);
+        files.apply(&Operation::Punch { inode: Inode(2), offset, len }).unwrap();
+    }
+    let (parent, inode, kind) = (Inode::ROOT, Inode(3), Kind::File);
+    let offset = 3000 * BLOCK as u64;
+    let len = (files.free_blocks() - 2600) * BLOCK as u64;
+    for operation in [
+        Operation::Allocate { inode: Inode(2), offset, len, keep_size: true },
+        Operation::Create { parent, name: b"g".to_vec(), inode, kind, mode: 0o600 },
+        Operation::SyncAll,
+    ] {
+        files.apply(&operation).unwrap();
+    }
+    let mut random = Random::new(1, 5);
+    let (mut bytes, mut sums) = (Vec::new(), BTreeSet::new());
+    for n in 0..1000u32 {
+        sums.insert(xxh3_64(&bytes));
+        let (offset, len) = (random.below(2000 * 4096), 1 + random.below(36 * 4096));
+        let (from, to) = (offset as usize, (offset + len) as usize);
+        let operation = match random.below(16) {
+            0..=9 => {
+                bytes.resize(bytes.len().max(to), 0);
+                bytes[from..to].fill(n as u8);
+                Operation::Write { inode, offset, data: vec![n as u8; len as usize] }
+            }
+            10..=13 => {
+                // Now and then much of it.
+                let len = if n % 5 == 0 { 50 * len } else { len };
+                let to = (offset + len) as usize;
+                let end = to.min(bytes.len());
+                bytes[from.min(end)..end].fill(0);
+                Operation::Punch { inode, offset, len }
+            }
+            14 => Operation::Allocate { inode, offset, len, keep_size: true },
+            _ => {
+                bytes.resize(from, 0);
+                Operation::Truncate { inode, size: offset }
+            }
+        };
+        files.disk().moments.take();
+        files.apply(&operation).unwrap_or_else(|error| panic!("{n}: {error}"));
+        if n % 10 == 0 {
+            let moments = files.disk().moments.take();
+            for moment in moments.iter().chain([&files.disk().disk]).step_by(3) {
+                let mut files = mount(cut(moment, &mut random, true)).unwrap();
+                let sum = xxh3_64(&model::read(&mut files, inode));
+                assert!(sums.contains(&sum), "{n}: in the middle of something");
+            }
+            assert_eq!(files.check(), Vec::<String>::new());
+            assert!(model::read(&mut files, inode) == bytes, "{n}");
+        }
+    }
+}
