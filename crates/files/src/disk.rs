@@ -26,7 +26,7 @@ pub enum Request {
 
 /// A request that the disk did not carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the drive failed a {request:?} of {blocks} blocks from {at} on: {status:?}")]
+#[error("{}: {status}", self.what())]
 pub struct DiskError {
     /// What was asked.
     pub request: Request,
@@ -36,6 +36,22 @@ pub struct DiskError {
     pub blocks: u64,
     /// How it ended.
     pub status: Status,
+}
+
+impl DiskError {
+    fn what(&self) -> String {
+        let Self { at, blocks, .. } = self;
+        let doing = match self.request {
+            Request::Read => "read",
+            Request::Write => "write",
+            Request::Flush => return "the drive could not make durable what was written".into(),
+            Request::Trim => "give up",
+        };
+        match blocks {
+            1 => format!("the drive could not {doing} its block {at} (of 4 KiB)"),
+            n => format!("the drive could not {doing} its {n} blocks (of 4 KiB) from {at} on"),
+        }
+    }
 }
 
 /// A drive of blocks with a volatile cache. What was written is durable after the next flush; a
@@ -69,4 +85,23 @@ pub(crate) fn within(
         return Ok(());
     }
     Err(DiskError { request, at, blocks, status: Status::LBA_OUT_OF_RANGE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_in_words() {
+        let told = |request, blocks| {
+            DiskError { request, at: 20, blocks, status: Status::WRITE_FAULT }.to_string()
+        };
+        let end = "write fault (type 2, code 0x80)";
+        let of_two = format!("the drive could not write its 2 blocks (of 4 KiB) from 20 on: {end}");
+        assert_eq!(told(Request::Write, 2), of_two);
+        let of_one = format!("the drive could not read its block 20 (of 4 KiB): {end}");
+        assert_eq!(told(Request::Read, 1), of_one);
+        let durable = format!("the drive could not make durable what was written: {end}");
+        assert_eq!(told(Request::Flush, 0), durable);
+    }
 }

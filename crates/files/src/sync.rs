@@ -420,7 +420,7 @@ impl<D: Disk> Files<D> {
             self.discard(&free)?;
         }
         // `sync` has nobody to tell: the error stays for the next sync of the file.
-        let failed = self.failed.first().and_then(|&inode| self.node(inode).ok()?.failed.clone());
+        let failed = self.failed.first().and_then(|&inode| self.node(inode).ok()?.failed);
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
