@@ -209,6 +209,15 @@ fn plan(program: &Program, wants: Wants) -> Result<Plan, RunError> {
     })
 }
 
+impl Program {
+    /// An error where there is no such program.
+    pub fn find(&self) -> Result<(), RunError> {
+        let path = found(Path::new(&self.command[0]));
+        rustix::fs::access(&path, rustix::fs::Access::EXEC_OK)
+            .map_err(|e| RunError::NoProgram { path, source: e.into() })
+    }
+}
+
 /// Where a program is, as a shell finds it; its name where it is nowhere.
 fn found(name: &Path) -> PathBuf {
     if name.as_os_str().as_bytes().contains(&b'/') {

@@ -28,6 +28,7 @@ mod process;
 mod recorder;
 mod supervisor;
 mod tree;
+mod walk;
 mod watcher;
 
 pub use error::RunError;
@@ -37,4 +38,5 @@ pub use recorder::{Event, Recorder};
 pub use rustix::io::Errno;
 pub use supervisor::{BlockedSignals, Ended, block_signals, run};
 pub use tree::Tree;
+pub use walk::{Descent, Look, Met, Walk};
 pub use watcher::{Answer, Course, Transfer, Wants, Watcher, Way};

@@ -4,17 +4,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use files::{Inode, Kind, Operation};
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{FileType, Stat, fstat, readlinkat};
 use rustix::io::Errno;
 
 use crate::error::RunError;
+use crate::walk::{Descent, Look, Met, Walk};
 
 /// What the kernel calls a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,11 +27,6 @@ pub(crate) struct Key {
 impl Key {
     pub fn of(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
-    }
-
-    fn of_path(path: &Path) -> std::io::Result<Self> {
-        let stat = path.symlink_metadata()?;
-        Ok(Self { device: stat.dev(), inode: stat.ino() })
     }
 }
 
@@ -57,7 +53,7 @@ impl Tree {
     /// `number` gives for folder and name, or new ones.
     pub fn of(folder: &Path, number: Numbering) -> Result<Self, RunError> {
         let mut tree = Self { next: Inode::ROOT.0 + 1, look_at: NAMELESS, ..Self::default() };
-        tree.enter(folder, Inode::ROOT, number)?;
+        tree.enter(&full(folder)?, Inode::ROOT, number).map_err(|e| e.of_folder(folder))?;
         Ok(tree)
     }
 
@@ -66,11 +62,12 @@ impl Tree {
         let mut tree = Self { next: Inode::ROOT.0 + 1, look_at: NAMELESS, ..Self::default() };
         let mut names = HashSet::new();
         for folder in folders {
-            let path = fs::canonicalize(folder)
-                .map_err(|source| RunError::Folder { path: folder.clone(), source })?;
+            let path = full(folder)?;
             let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
             let inode = tree.number(Inode::ROOT, &name, number);
-            if tree.enter(&path, inode, number)? || !names.insert(name) {
+            if tree.enter(&path, inode, number).map_err(|e| e.of_folder(folder))?
+                || !names.insert(name)
+            {
                 return Err(RunError::Overlap(folder.clone()));
             }
         }
@@ -78,26 +75,30 @@ impl Tree {
     }
 
     /// Whether something of it was there.
-    fn enter(&mut self, path: &Path, inode: Inode, number: Numbering) -> Result<bool, RunError> {
-        let failed = |source| RunError::Folder { path: path.to_path_buf(), source };
-        let key = Key::of_path(path).map_err(failed)?;
-        let mut is_known = self.numbers.insert(key, inode).is_some();
-        for entry in fs::read_dir(path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let kind = entry.file_type().map_err(failed)?;
-            let child = entry.path();
-            let its = Key::of_path(&child).map_err(failed)?;
-            // Devices, pipes and sockets are the kernel's alone, and so is what is mounted.
-            if its.device != key.device || !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+    fn enter(&mut self, path: &Path, inode: Inode, number: Numbering) -> Result<bool, At> {
+        let mut walk = walk(path)?;
+        let top = Key::of(&fstat(walk.at.here()).map_err(At::top)?);
+        let mut is_known = self.numbers.insert(top, inode).is_some();
+        let mut parents = vec![inode];
+        while let Some(met) = walk.next().map_err(|e| At::of(&walk, b"", e))? {
+            let Met::Name(name, stat) = met else {
+                parents.pop();
+                continue;
+            };
+            let key = Key::of(&stat);
+            if key.device != top.device || !Met::is_kept(&stat) {
                 continue;
             }
-            let known = self.numbers.get(&its).copied();
-            let inode =
-                known.unwrap_or_else(|| self.number(inode, entry.file_name().as_bytes(), number));
-            if kind.is_dir() {
-                is_known |= self.enter(&child, inode, number)?;
-            } else {
-                self.numbers.insert(its, inode);
+            let known = self.numbers.get(&key).copied();
+            let parent = *parents.last().expect("it is in a folder");
+            if !is_folder(&stat) {
+                let inode = known.unwrap_or_else(|| self.number(parent, &name, number));
+                self.numbers.insert(key, inode);
+            } else if walk.enter(&name).map_err(|e| At::of(&walk, &name, e))? {
+                is_known |= known.is_some();
+                let inode = known.unwrap_or_else(|| self.number(parent, &name, number));
+                self.numbers.insert(key, inode);
+                parents.push(inode);
             }
         }
         Ok(is_known)
@@ -123,60 +124,56 @@ impl Tree {
     ) -> Result<(), RunError> {
         let mut had = HashSet::new();
         for folder in folders {
-            let path = fs::canonicalize(folder)
-                .map_err(|source| RunError::Folder { path: folder.clone(), source })?;
-            match Key::of_path(&path).ok().and_then(|key| self.get(key)) {
-                Some(Inode::ROOT) => self.list(&path, Inode::ROOT, &mut had, tell)?,
-                _ => self.list_one(&path, Inode::ROOT, &mut had, tell)?,
+            let path = full(folder)?;
+            self.tell_all(&path, &mut had, tell).map_err(|e| e.of_folder(folder))?;
+        }
+        Ok(())
+    }
+
+    fn tell_all(
+        &self,
+        path: &Path,
+        had: &mut HashSet<Inode>,
+        tell: &mut dyn FnMut(Operation),
+    ) -> Result<(), At> {
+        let mut walk = walk(path)?;
+        let stat = fstat(walk.at.here()).map_err(At::top)?;
+        let Some(inode) = self.get(Key::of(&stat)) else { return Ok(()) };
+        if inode != Inode::ROOT {
+            let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+            let (parent, kind) = (Inode::ROOT, Kind::Folder);
+            tell(Operation::Create { parent, name, inode, kind, mode: mode(&stat) });
+        }
+        let mut parents = vec![inode];
+        while let Some(met) = walk.next().map_err(|e| At::of(&walk, b"", e))? {
+            let Met::Name(name, stat) = met else {
+                parents.pop();
+                continue;
+            };
+            let parent = *parents.last().expect("it is in a folder");
+            let Some(inode) = self.get(Key::of(&stat)) else { continue };
+            if !had.insert(inode) {
+                tell(Operation::Link { parent, name, inode });
+                continue;
             }
-        }
-        Ok(())
-    }
-
-    fn list(
-        &self,
-        path: &Path,
-        inode: Inode,
-        had: &mut HashSet<Inode>,
-        tell: &mut dyn FnMut(Operation),
-    ) -> Result<(), RunError> {
-        let failed = |source| RunError::Folder { path: path.to_path_buf(), source };
-        for entry in fs::read_dir(path).map_err(failed)? {
-            self.list_one(&entry.map_err(failed)?.path(), inode, had, tell)?;
-        }
-        Ok(())
-    }
-
-    /// A name in the folder `parent`, and what is below it.
-    fn list_one(
-        &self,
-        path: &Path,
-        parent: Inode,
-        had: &mut HashSet<Inode>,
-        tell: &mut dyn FnMut(Operation),
-    ) -> Result<(), RunError> {
-        let failed = |source| RunError::Folder { path: path.to_path_buf(), source };
-        let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
-        let Some(inode) = self.get(Key::of_path(path).map_err(failed)?) else { return Ok(()) };
-        if !had.insert(inode) {
-            tell(Operation::Link { parent, name, inode });
-            return Ok(());
-        }
-        let stat = path.symlink_metadata().map_err(failed)?;
-        let kind = if stat.is_dir() {
-            Kind::Folder
-        } else if stat.is_symlink() {
-            Kind::Link(fs::read_link(path).map_err(failed)?.as_os_str().as_bytes().to_vec())
-        } else {
-            Kind::File
-        };
-        let mode = (stat.mode() & 0o7777) as u16;
-        tell(Operation::Create { parent, name, inode, kind, mode });
-        if stat.is_dir() {
-            self.list(path, inode, had, tell)?;
-        } else if stat.is_file() && stat.len() > 0 {
-            tell(Operation::Truncate { inode, size: stat.len() });
-            written(path, inode, tell).map_err(failed)?;
+            let failed = |e: std::io::Error| At::of(&walk, &name, e);
+            let kind = if is_folder(&stat) {
+                Kind::Folder
+            } else if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                let to = readlinkat(walk.at.here(), &*name, Vec::new());
+                Kind::Link(to.map_err(|e| failed(e.into()))?.into_bytes())
+            } else {
+                Kind::File
+            };
+            let is_file = kind == Kind::File;
+            tell(Operation::Create { parent, name: name.clone(), inode, kind, mode: mode(&stat) });
+            if is_file && stat.st_size > 0 {
+                tell(Operation::Truncate { inode, size: stat.st_size as u64 });
+                let file = walk.at.file(&name).map_err(failed)?;
+                written(file, inode, tell).map_err(failed)?;
+            } else if is_folder(&stat) && walk.enter(&name).map_err(|e| At::of(&walk, &name, e))? {
+                parents.push(inode);
+            }
         }
         Ok(())
     }
@@ -239,9 +236,44 @@ impl Tree {
     }
 }
 
+/// What went wrong, and where below a folder.
+struct At(Option<PathBuf>, io::Error);
+
+impl At {
+    fn top(e: impl Into<io::Error>) -> Self {
+        Self(None, e.into())
+    }
+
+    fn of(walk: &Walk, name: &[u8], e: io::Error) -> Self {
+        Self(Some(walk.at.path(name)), e)
+    }
+
+    fn of_folder(self, folder: &Path) -> RunError {
+        RunError::Folder { path: self.0.unwrap_or_else(|| folder.into()), source: self.1 }
+    }
+}
+
+/// The folder by its full path.
+fn full(folder: &Path) -> Result<PathBuf, RunError> {
+    fs::canonicalize(folder).map_err(|e| At::top(e).of_folder(folder))
+}
+
+fn walk(path: &Path) -> Result<Walk, At> {
+    let found = Descent::find(path).map_err(At::top)?;
+    Descent::of(found, path, Look::Only).and_then(Walk::of).map_err(At::top)
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+fn mode(stat: &Stat) -> u16 {
+    (stat.st_mode & 0o7777) as u16
+}
+
 /// Writes that give a file of that size its bytes.
-fn written(path: &Path, inode: Inode, tell: &mut dyn FnMut(Operation)) -> std::io::Result<()> {
-    let (mut file, mut buffer, mut offset) = (File::open(path)?, vec![0; PIECE], 0);
+fn written(mut file: File, inode: Inode, tell: &mut dyn FnMut(Operation)) -> io::Result<()> {
+    let (mut buffer, mut offset) = (vec![0; PIECE], 0);
     loop {
         let len = file.read(&mut buffer)?;
         if len == 0 {
