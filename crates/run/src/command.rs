@@ -1,10 +1,8 @@
 //! The run: the drive is opened, its files are mounted, the folders filled; the program runs; the
 //! files are synced, the drive is shut down, or its power cut.
 
-use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use drive::error::Error;
 use drive::memory;
@@ -13,16 +11,23 @@ use drive::say::say;
 use drive::spec::{DriveConfig, DriveSpec, Store};
 use drive::stack::{self, needs_blocks};
 use drive::whole::{Drive, Ended};
-use files::{BLOCK, Disk, Files, FilesError, Inode, Journal, Kind, Operation};
+use files::{BLOCK, Disk, Files, FilesError, Inode, Journal, Kind, Operation, Options};
 use interpose::{Program, RunError, Tree};
+use measure::units;
 
 use crate::args::{JournalKind, RunArgs};
 use crate::engine::DriveDisk;
-use crate::folder;
+use crate::folder::{self, Folder};
 use crate::speculation::Speculation;
-use crate::summary::{Summary, programmed};
-use crate::watcher::OnDrive;
+use crate::summary::{About, Summary, Took, programmed};
+use crate::unreadable::Unreadable;
+use crate::watcher::{OnDrive, RESERVE};
 
+/// Blocks that a new file system is to have for files, and MiB of a drive that surely has them.
+const LEAST_FILES: u64 = 256;
+const SURELY_ENOUGH: u64 = 16;
+/// Files that are not whole, of which each is told.
+const DAMAGED_TOLD: usize = 8;
 /// Blocks at the beginning of a drive that are zeros where nothing is on it.
 const LOOK: u64 = 256;
 
@@ -31,53 +36,65 @@ pub fn run(args: &RunArgs) -> Result<u8, Error> {
     // Before there are threads that would take those that are for the program.
     let _signals = interpose::block_signals();
     let drive = opened(args)?;
-    let (config, ready) = (drive.config.clone(), drive.ready());
+    let (name, ready) = (drive.config.name.clone(), drive.ready());
     let disk = DriveDisk::new(drive.drive, ready);
     let ran = on(args, &disk);
     let is_cut = ran.as_ref().is_ok_and(|ran| ran.summary.is_cut);
     // Whatever happened, a drive that has power is shut down.
     let ended = end(disk, is_cut);
-    let ran = ran?;
-    match args.json {
-        true => eprintln!("{}", ran.summary.to_json()),
-        false => say(format!("{}: {}", config.name, ran.summary.text())),
+    let Ran { summary, synced } = ran?;
+    let result = ended.and(synced);
+    if !args.json {
+        say(format!("{name}: {}", summary.text()));
+        return result.map(|()| summary.code as u8);
     }
-    ended.and(ran.synced)?;
-    Ok(ran.summary.code as u8)
+    let own = result.as_ref().map_or_else(Error::exit_code, |()| summary.code as u8);
+    let error = result.err().map(|e| e.to_string());
+    // The JSON is the last that is said.
+    error.iter().for_each(say);
+    eprintln!("{}", summary.to_json(&About { args, drive: &name, own, error }));
+    Ok(own)
 }
 
 /// A program that has run.
 struct Ran {
     summary: Summary,
-    /// Whether all is on the drive that was to be.
+    /// Whether all is on the drive that was to be, and the folders are as they should.
     synced: Result<(), Error>,
 }
 
 /// Runs it on a drive.
 fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     let folders = folders(&args.maps)?;
+    let paths: Vec<PathBuf> = folders.iter().map(|it| it.path().to_path_buf()).collect();
+    let program = Program { command: args.program.clone(), ..Program::default() };
     // A drive in memory has what the folder has, another one says what the folder is to have.
     let is_new = matches!(args.drive.found()?, DriveSpec::Memory(_));
+    // What is refused is refused before anything changes.
+    Tree::of_many(&paths, &mut |_, _| None).map_err(supervision)?;
     if args.format && !is_new {
         all_empty(&folders)?;
+        program.find().map_err(supervision)?;
     }
     let mut files = mounted(args, disk)?;
     let speculation = speculation(args, &files)?;
-    for folder in folders.iter().filter(|_| !is_new) {
-        begin(&mut files, folder)?;
+    let mut unreadable = Unreadable::default();
+    if !is_new {
+        begin(&mut files, &folders, &mut unreadable)?;
     }
     let mut number = |parent, name: &[u8]| files.lookup(parent, name).ok().flatten();
-    let mut tree = Tree::of_many(&folders, &mut number).map_err(supervision)?;
-    tree.keep_below(free_number(&files));
+    let mut tree = Tree::of_many(&paths, &mut number).map_err(supervision)?;
+    tree.keep_below(files.new_inode());
     if is_new {
-        take_in(&mut files, &tree, &folders)?;
+        take_in(&mut files, &tree, &paths)?;
     }
+    tell_unreadable(&unreadable);
     let before = (disk.look(programmed), disk.asked());
     let mut on_drive = OnDrive::new(files, disk.clone(), args.cut_after, speculation);
-    let began = Instant::now();
-    let program = Program { command: args.program.clone(), ..Program::default() };
+    on_drive.unreadable = unreadable;
+    let (began, busy) = (Instant::now(), thread_time());
     let ran = interpose::run(&program, &mut tree, &mut on_drive);
-    let took = began.elapsed();
+    let took = Took { all: began.elapsed(), supervision: thread_time().saturating_sub(busy) };
     let mut synced = match on_drive.speculation.as_mut().and_then(|it| it.failed.take()) {
         Some(e) => Err(answered_too_early(&e)),
         None if on_drive.is_cut || !args.no_sync_at_end => Ok(()),
@@ -86,13 +103,52 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     if on_drive.is_cut || args.no_sync_at_end || synced.is_err() {
         // The program's view goes as its memory does; what was there before it, stays.
         for folder in folders.iter().filter(|_| !is_new) {
-            folder::empty(folder).map_err(|e| Error::Failed(folder::at(folder)(&e)))?;
+            synced = synced.and(emptied(folder));
         }
     } else {
         synced = on_drive.files.apply(&Operation::SyncAll).map_err(|e| last_sync(&e));
     }
     let ended = ran.map_err(supervision)?;
     Ok(Ran { summary: Summary::of(&on_drive, before, ended, took), synced })
+}
+
+/// A folder is emptied, wherever it is by now.
+fn emptied(folder: &Folder) -> Result<(), Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::Failed(folder::at(folder.path())(e));
+    folder.empty().map_err(|e| failed(&e))?;
+    match folder.is_there() {
+        true => Ok(()),
+        false => Err(failed(
+            &"the mapped folder is not there any more: it was moved, or something else took its \
+              place; it was emptied where it is, and what is there now was left alone",
+        )),
+    }
+}
+
+/// Files that are not whole.
+fn tell_unreadable(unreadable: &Unreadable) {
+    let Some(error) = unreadable.error else { return };
+    for (path, pages) in unreadable.paths.iter().take(DAMAGED_TOLD) {
+        say(format!(
+            "{}: {} of it cannot be read: calls that read there fail (EIO), and memory that is \
+             the file has zeros there",
+            path.display(),
+            units::exactly(*pages as u64, "block"),
+        ));
+    }
+    say(format!(
+        "{} not whole; of the first: {error}",
+        match unreadable.paths.len() {
+            1 => "1 file is".to_string(),
+            n => format!("{n} files are"),
+        }
+    ));
+}
+
+/// For how long this thread has had a processor.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn supervision(e: RunError) -> Error {
@@ -135,8 +191,11 @@ fn opened(args: &RunArgs) -> Result<Restored, Error> {
             Err(Error::Usage(format!("store={} keeps no data: take store=memory", store.name())))
         }
     };
-    let outlives = matches!(&args.drive.found()?, DriveSpec::File(spec) if !spec.copy);
-    if args.cut_after.is_some() && !outlives {
+    let is_in_memory = match &args.drive.found()? {
+        DriveSpec::File(spec) => spec.copy,
+        spec => matches!(spec, DriveSpec::Memory(_)),
+    };
+    if args.cut_after.is_some() && is_in_memory {
         return Err(Error::Usage(
             "with its power a drive in memory is gone: take a drive file for --cut-after".into(),
         ));
@@ -145,7 +204,9 @@ fn opened(args: &RunArgs) -> Result<Restored, Error> {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
-            let fit = kept(open.config.spec.store).and_then(|()| needs_blocks(&open.config));
+            let fit = kept(open.config.spec.store);
+            let fit = fit.and_then(|()| needs_blocks(&open.config));
+            let fit = fit.and_then(|()| needs_all(&open.config));
             let mut open = open.if_fit(fit)?;
             if spec.copy {
                 return Restored::copied(open);
@@ -157,11 +218,12 @@ fn opened(args: &RunArgs) -> Result<Restored, Error> {
             let config = DriveConfig { faults, ..spec.resolve()? };
             kept(config.spec.store)?;
             needs_blocks(&config)?;
+            needs_all(&config)?;
             memory::tell(&config);
             let drive = stack::build(&config, args.seed)?;
             Ok(Restored { config, seed: args.seed, drive, recovery: None })
         }
-        _ => Err(Error::Usage("files are kept on mem: drives and drive files: take one".into())),
+        other => Err(no_drive(&other)),
     }
 }
 
@@ -170,8 +232,12 @@ fn mounted(args: &RunArgs, disk: &DriveDisk) -> Result<Files<DriveDisk>, Error> 
     let failed = |e: FilesError| Error::Failed(e.to_string());
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let options = args.options(since.as_nanos() as u64);
+    let format = || {
+        needs_room(disk.blocks(), &options)?;
+        Files::format(disk.clone(), options.clone()).map_err(failed)
+    };
     if args.format {
-        return Files::format(disk.clone(), options).map_err(failed);
+        return format();
     }
     match Files::mount(disk.clone()) {
         Err(FilesError::NotOurs) => {
@@ -182,7 +248,7 @@ fn mounted(args: &RunArgs, disk: &DriveDisk) -> Result<Files<DriveDisk>, Error> 
                         .into(),
                 ));
             }
-            Files::format(disk.clone(), options).map_err(failed)
+            format()
         }
         Ok(files) if args.journal.is_some_and(|it| it.journal() != files.options().journal) => {
             Err(Error::Usage(format!(
@@ -195,6 +261,52 @@ fn mounted(args: &RunArgs, disk: &DriveDisk) -> Result<Files<DriveDisk>, Error> 
     }
 }
 
+/// Refuses a drive on which a new file system would have no room for files.
+fn needs_room(blocks: u64, options: &Options) -> Result<(), Error> {
+    let has_room = |blocks: u64| {
+        let files = Files::format(files::Memory::new(blocks), options.clone());
+        files.and_then(|mut files| files.has_room(RESERVE + LEAST_FILES)).unwrap_or(false)
+    };
+    let mib = (1 << 20) / BLOCK as u64;
+    if blocks >= SURELY_ENOUGH * mib || has_room(blocks) {
+        return Ok(());
+    }
+    let least = (1..SURELY_ENOUGH).find(|n| has_room(n * mib)).unwrap_or(SURELY_ENOUGH);
+    Err(Error::Usage(format!(
+        "the drive has {}, which is too small for files: take one of {least} MiB at least",
+        units::size_binary(blocks * BLOCK as u64)
+    )))
+}
+
+/// Refuses a drive that has addresses at which nothing can be.
+fn needs_all(config: &DriveConfig) -> Result<(), Error> {
+    if config.free_units() == 0 {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{}: {} are nobody's, and so are their addresses, which files would need: make a target of \
+         them (ssdkit target create, while it is served), or take another drive",
+        config.name,
+        config.free_text()
+    )))
+}
+
+/// What is neither in memory nor a drive file.
+fn no_drive(spec: &DriveSpec) -> Error {
+    match spec {
+        DriveSpec::Storage(storage) if !Path::new(&storage.path).exists() => {
+            Error::Failed(format!(
+                "{0}: there is no such file: make it with ssdkit create {0} --profile tlc --size \
+                 256M, or take a drive in memory (mem:tlc,size=256M)",
+                storage.path
+            ))
+        }
+        spec => Error::Usage(format!(
+            "{spec}: files are kept on mem: drives and drive files (ssdkit create): take one"
+        )),
+    }
+}
+
 fn is_blank(disk: &mut DriveDisk) -> Result<bool, FilesError> {
     let blocks = LOOK.min(disk.blocks());
     let mut bytes = vec![0; blocks as usize * BLOCK];
@@ -202,63 +314,86 @@ fn is_blank(disk: &mut DriveDisk) -> Result<bool, FilesError> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-/// What is refused is refused before the drive's files are lost.
-fn all_empty(folders: &[PathBuf]) -> Result<(), Error> {
-    Tree::of_many(folders, &mut |_, _| None).map_err(supervision)?;
-    for path in folders {
-        let failed = |e: std::io::Error| Error::Failed(folder::at(path)(&e));
-        if !folder::is_empty(path).map_err(failed)? {
+/// A new file system begins with nothing.
+fn all_empty(folders: &[Folder]) -> Result<(), Error> {
+    for folder in folders {
+        let failed = |e: std::io::Error| Error::Failed(folder::at(folder.path())(&e));
+        if !folder.is_empty().map_err(failed)? {
             return Err(Error::Failed(format!(
                 "{} is not empty: a new file system begins with nothing; empty the folder, or \
                  leave --format out",
-                path.display()
+                folder.path().display()
             )));
         }
     }
     Ok(())
 }
 
-/// The folders by their full paths, which are there.
-fn folders(maps: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+/// The folders, held open.
+fn folders(maps: &[PathBuf]) -> Result<Vec<Folder>, Error> {
     let one = |path: &PathBuf| {
-        let failed = |e: std::io::Error| Error::Failed(folder::at(path)(&e));
-        fs::create_dir_all(path).map_err(failed)?;
-        let path = fs::canonicalize(path).map_err(failed)?;
-        match path.file_name() {
-            Some(_) => Ok(path),
-            None => Err(Error::Usage("/ cannot be mapped: take a folder in it".into())),
+        let folder = Folder::open(path).map_err(|e| Error::Failed(folder::at(path)(&e)))?;
+        match folder.name() {
+            b"" => Err(Error::Usage("/ cannot be mapped: take a folder in it".into())),
+            _ => Ok(folder),
         }
     };
     maps.iter().map(one).collect()
 }
 
-/// A folder begins as what the drive has under its name.
-fn begin(files: &mut Files<DriveDisk>, path: &Path) -> Result<(), Error> {
-    use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
-    let failed = |e: &dyn std::fmt::Display| Error::Failed(folder::at(path)(e));
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    let inode = match files.lookup(Inode::ROOT, name).map_err(|e| failed(&e))? {
+/// The folders begin as what the drive has under their names. Where one cannot, those that were
+/// filled are empty again.
+fn begin(
+    files: &mut Files<DriveDisk>,
+    folders: &[Folder],
+    unreadable: &mut Unreadable,
+) -> Result<(), Error> {
+    let mut filled = Vec::new();
+    for folder in folders {
+        if let Err(e) = begin_one(files, folder, unreadable, &mut filled) {
+            for (folder, inode) in filled {
+                // Why it is done is what is told.
+                let _ = folder.unfill(files, inode);
+            }
+            return Err(e);
+        }
+    }
+    Ok(())
+}
+
+fn begin_one<'a>(
+    files: &mut Files<DriveDisk>,
+    folder: &'a Folder,
+    unreadable: &mut Unreadable,
+    filled: &mut Vec<(&'a Folder, Inode)>,
+) -> Result<(), Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::Failed(folder::at(folder.path())(e));
+    let inode = match files.lookup(Inode::ROOT, folder.name()).map_err(|e| failed(&e))? {
         Some(inode) => inode,
         None => {
-            let mode = fs::metadata(path).map_err(|e| failed(&e))?.mode();
-            let inode = free_number(files);
-            let (parent, name, mode) = (Inode::ROOT, name.to_vec(), (mode & 0o7777) as u16);
+            let mode = folder.mode().map_err(|e| failed(&e))?;
+            let (parent, name, inode) = (Inode::ROOT, folder.name().to_vec(), files.new_inode());
             let create = Operation::Create { parent, name, inode, kind: Kind::Folder, mode };
             files.apply(&create).map_err(|e| failed(&e))?;
             inode
         }
     };
-    if folder::is_empty(path).map_err(|e| failed(&e))? {
-        return folder::fill(files, inode, path, &mut HashMap::new()).map_err(Error::Failed);
+    if folder.is_empty().map_err(|e| failed(&e))? {
+        filled.push((folder, inode));
+        folder::fill(files, inode, folder, unreadable).map_err(Error::Failed)?;
+    } else {
+        let differs = folder::difference(files, inode, folder, unreadable);
+        if let Some(which) = differs.map_err(Error::Failed)? {
+            return Err(Error::Failed(format!(
+                "{} is not as on the drive: the folder must be empty, or have what the drive has; \
+                 empty it, and copy into it what it had while it is mapped (ssdkit run ... -- cp \
+                 -a)",
+                which.display()
+            )));
+        }
     }
-    match folder::difference(files, inode, path).map_err(Error::Failed)? {
-        None => Ok(()),
-        Some(which) => Err(Error::Failed(format!(
-            "{} is not as on the drive: the folder must be empty, or have what the drive has; empty \
-             it, and copy into it what it had while it is mapped (ssdkit run ... -- cp -a)",
-            which.display()
-        ))),
-    }
+    let mode = files.stat(inode).map_err(|e| failed(&e))?.mode;
+    folder.set_mode(mode).map_err(|e| failed(&format!("setting its permission bits: {e}")))
 }
 
 /// Puts on the drive what the folders have.
@@ -272,15 +407,6 @@ fn take_in(files: &mut Files<DriveDisk>, tree: &Tree, folders: &[PathBuf]) -> Re
     tree.contents(folders, &mut apply).map_err(supervision)?;
     done.and_then(|()| files.apply(&Operation::SyncAll))
         .map_err(|e| Error::Failed(format!("the folders do not go on the drive: {e}")))
-}
-
-/// A number above those of all files.
-fn free_number(files: &Files<DriveDisk>) -> Inode {
-    fn highest(files: &Files<DriveDisk>, folder: Inode) -> u64 {
-        let Ok(names) = files.list(folder) else { return folder.0 };
-        names.map(|(_, inode)| highest(files, inode)).max().unwrap_or(0).max(folder.0)
-    }
-    Inode(highest(files, Inode::ROOT) + 1)
 }
 
 /// Shuts the drive down, or has it without power.

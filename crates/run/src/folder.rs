@@ -1,14 +1,26 @@
-//! The program's view of its files: an ordinary folder, which begins as what the drive has. Never
-//! changes what was in a folder before, but for [`empty`].
+//! The program's view of its files: an ordinary folder, which begins as what the drive has.
+//!
+//! It is held open from the start, and all that is done in it goes by descriptors: what the
+//! program puts at its path meanwhile, or what is mounted in it, is not touched. What was in a
+//! folder before stays, but for [`Folder::empty`].
 
 use std::collections::HashMap;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::vec::IntoIter;
 
-use files::{Disk, Files, Inode, Type};
+use files::{BLOCK, Disk, Files, FilesError, Inode, Type};
+use interpose::{Descent, Look, Met, Walk};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, readlinkat,
+    stat, symlinkat, unlinkat,
+};
+
+use crate::unreadable::Unreadable;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
@@ -18,153 +30,344 @@ pub fn at(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
     move |e| format!("{}: {e}", path.display())
 }
 
-/// Whether there is nothing in a folder.
-pub fn is_empty(folder: &Path) -> io::Result<bool> {
-    Ok(fs::read_dir(folder)?.next().is_none())
+/// A mapped folder.
+pub struct Folder {
+    path: PathBuf,
+    file: OwnedFd,
 }
 
-/// All that is in a folder goes.
-pub fn empty(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
+impl Folder {
+    /// The folder at a path, which is made where it is not there.
+    pub fn open(map: &Path) -> io::Result<Self> {
+        fs::create_dir_all(map)?;
+        let path = fs::canonicalize(map)?;
+        let file = Descent::find(&path)?;
+        Ok(Self { path, file })
+    }
+
+    /// Its full path when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its last name, under which the drive has it.
+    pub fn name(&self) -> &[u8] {
+        self.path.file_name().unwrap_or_default().as_bytes()
+    }
+
+    /// Its permission bits.
+    pub fn mode(&self) -> io::Result<u16> {
+        Ok((fstat(&self.file)?.st_mode & 0o7777) as u16)
+    }
+
+    /// Whether its path still leads to it.
+    pub fn is_there(&self) -> bool {
+        let key = |stat: Stat| (stat.st_dev, stat.st_ino);
+        match (stat(&self.path), fstat(&self.file)) {
+            (Ok(there), Ok(this)) => key(there) == key(this) && !self.path.is_symlink(),
+            _ => false,
         }
     }
-    Ok(())
+
+    fn descent(&self, look: Look) -> io::Result<Descent> {
+        Descent::of(self.file.as_fd(), &self.path, look)
+    }
+
+    fn walk(&self, look: Look) -> io::Result<Walk> {
+        Walk::of(self.descent(look)?)
+    }
+
+    /// Whether there is nothing in it that would be on a drive.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        let mut walk = self.walk(Look::Only)?;
+        while let Some(met) = walk.next()? {
+            if matches!(met, Met::Name(_, stat) if Met::is_kept(&stat)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// It gets the permission bits that the drive has for it.
+    pub fn set_mode(&self, mode: u16) -> io::Result<()> {
+        if self.mode()? == mode {
+            return Ok(());
+        }
+        let mut at = self.descent(Look::Only)?;
+        at.set_mode(mode);
+        at.leave().map(drop)
+    }
+
+    /// All that is in it goes, but what is mounted there.
+    pub fn empty(&self) -> io::Result<()> {
+        self.remove(&mut |_, _, _| Some(Inode::ROOT))
+    }
+
+    /// What it was filled with goes, and nothing else.
+    pub fn unfill<D: Disk>(&self, files: &Files<D>, inode: Inode) -> io::Result<()> {
+        self.remove(&mut |parent, name, stat| {
+            let child = files.lookup(parent.unwrap_or(inode), name).ok()??;
+            (kind(stat) == Some(files.stat(child).ok()?.kind)).then_some(child)
+        })
+    }
+
+    /// Removes the names for which `which` gives a number; it gets that of the folder, too.
+    fn remove(&self, which: Which) -> io::Result<()> {
+        let mut walk = self.walk(Look::AndChange)?;
+        let (mut parents, mut mounted) = (Vec::new(), None);
+        while let Some(met) = walk.next()? {
+            let (name, flags) = match met {
+                Met::End(name) => {
+                    parents.pop();
+                    (name, AtFlags::REMOVEDIR)
+                }
+                Met::Name(name, stat) => {
+                    let parent = parents.last().copied();
+                    let Some(child) = which(parent, &name, &stat) else { continue };
+                    if kind(&stat) == Some(Type::Folder) {
+                        match walk.enter(&name)? {
+                            true => parents.push(child),
+                            false => mounted = Some(walk.at.path(&name)),
+                        }
+                        continue;
+                    }
+                    (name, AtFlags::empty())
+                }
+            };
+            match unlinkat(walk.at.here(), &*name, flags).map_err(io::Error::from) {
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                    mounted = Some(walk.at.path(&name));
+                }
+                // Something stays in it.
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                done => done?,
+            }
+        }
+        mounted.map_or(Ok(()), |path| {
+            let stays = format!("something is mounted at {}: that stays", path.display());
+            Err(io::Error::other(stays))
+        })
+    }
 }
 
-fn name(bytes: &[u8]) -> PathBuf {
-    std::ffi::OsString::from_vec(bytes.to_vec()).into()
+/// Of a name in a folder of that number, or in the first one: its number, if it is to go.
+type Which<'a> = &'a mut dyn FnMut(Option<Inode>, &[u8], &Stat) -> Option<Inode>;
+
+fn kind(stat: &Stat) -> Option<Type> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Some(Type::Folder),
+        FileType::Symlink => Some(Type::Link),
+        FileType::RegularFile => Some(Type::File),
+        _ => None,
+    }
 }
 
-/// Makes in an empty folder what the drive has.
+/// A folder of the drive that is being made: which, and names that are to be made in it.
+struct Level {
+    inode: Inode,
+    names: IntoIter<(Vec<u8>, Inode)>,
+}
+
+impl Level {
+    fn of<D: Disk>(files: &Files<D>, inode: Inode) -> Result<Self, FilesError> {
+        let names = files.list(inode)?.map(|(name, child)| (name.to_vec(), child));
+        Ok(Self { inode, names: names.collect::<Vec<_>>().into_iter() })
+    }
+}
+
+/// Makes in an empty folder what the drive has. Permission bits come last, the deepest first, so
+/// that none is in the way. What cannot be read is noted, and is zeros.
 pub fn fill<D: Disk>(
     files: &mut Files<D>,
     inode: Inode,
-    folder: &Path,
-    made: &mut HashMap<Inode, PathBuf>,
+    folder: &Folder,
+    unreadable: &mut Unreadable,
 ) -> Result<(), String> {
-    let failed = |e| e_at(folder, e);
-    let list = files.list(inode).map_err(|e| at(folder)(&e))?;
-    let list: Vec<(Vec<u8>, Inode)> = list.map(|(name, inode)| (name.to_vec(), inode)).collect();
-    for (bytes, child) in list {
-        let path = folder.join(name(&bytes));
+    let mut to = folder.descent(Look::AndChange).map_err(|e| at(&folder.path)(&e))?;
+    // Of files with several names, where the first is.
+    let mut made: HashMap<Inode, Vec<Vec<u8>>> = HashMap::new();
+    let mut levels = vec![Level::of(files, inode).map_err(|e| at(&folder.path)(&e))?];
+    while let Some(level) = levels.last_mut() {
+        let Some((name, child)) = level.names.next() else {
+            let mode = files.stat(level.inode).map_err(|e| at(&folder.path)(&e))?.mode;
+            if to.depth() > 0 {
+                to.set_mode(mode);
+            }
+            to.leave().map_err(|e| at(&to.path(b""))(&e))?;
+            levels.pop();
+            continue;
+        };
+        let failed = |to: &Descent, e: &dyn std::fmt::Display| at(&to.path(&name))(e);
         if let Some(other) = made.get(&child) {
-            fs::hard_link(other, &path).map_err(failed)?;
+            link(folder, other, &to, &name).map_err(|e| failed(&to, &e))?;
             continue;
         }
-        let stat = files.stat(child).map_err(|e| at(&path)(&e))?;
-        match stat.kind {
+        let known = files.stat(child).map_err(|e| failed(&to, &e))?;
+        if known.links > 1 && known.kind != Type::Folder {
+            let names = to.names().into_iter().chain([name.clone()]);
+            made.insert(child, names.collect());
+        }
+        match known.kind {
             Type::Folder => {
-                fs::create_dir(&path).map_err(failed)?;
-                fill(files, child, &path, made)?;
+                let made = mkdirat(to.here(), &*name, Mode::RWXU);
+                let entered = made.map_err(io::Error::from).and_then(|()| to.enter(&name));
+                entered.map_err(|e| failed(&to, &e))?;
+                levels.push(Level::of(files, child).map_err(|e| failed(&to, &e))?);
             }
             Type::Link => {
-                let to = files.target(child).map_err(|e| at(&path)(&e))?;
-                symlink(name(to), &path).map_err(failed)?;
+                let target = files.target(child).map_err(|e| failed(&to, &e))?;
+                symlinkat(target, to.here(), &*name).map_err(|e| failed(&to, &e))?;
             }
             Type::File => {
-                let mut file = File::create_new(&path).map_err(failed)?;
-                each_piece(files, child, stat.size, &mut |offset, bytes| {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let file = openat(to.here(), &*name, flags, Mode::RUSR | Mode::WUSR);
+                let file = File::from(file.map_err(|e| failed(&to, &e))?);
+                let of = (child, known.size);
+                each_piece(files, of, unreadable, &mut |offset, bytes, _| {
                     // What is zeros stays a hole.
                     match bytes.iter().all(|&byte| byte == 0) {
                         true => Ok(true),
                         false => file.write_all_at(bytes, offset).map(|()| true),
                     }
                 })
-                .map_err(|e| at(&path)(&e))?;
-                file.set_len(stat.size).and_then(|()| file.flush()).map_err(failed)?;
+                .map_err(|e| failed(&to, &e))?;
+                unreadable.is_read(child, || to.path(&name));
+                let mode = Mode::from_raw_mode(known.mode.into());
+                let sized = file.set_len(known.size);
+                let done = sized.and_then(|()| Ok(fchmod(&file, mode)?));
+                done.map_err(|e| failed(&to, &e))?;
             }
-        }
-        if stat.kind != Type::Folder {
-            made.insert(child, path.clone());
-        }
-        if stat.kind != Type::Link {
-            let mode = Permissions::from_mode(stat.mode.into());
-            fs::set_permissions(&path, mode).map_err(failed)?;
         }
     }
     Ok(())
 }
 
-fn e_at(path: &Path, e: io::Error) -> String {
-    at(path)(&e)
+/// Another name for a file that was made before.
+fn link(folder: &Folder, other: &[Vec<u8>], to: &Descent, name: &[u8]) -> io::Result<()> {
+    let mut from = folder.descent(Look::Only)?;
+    let (last, above) = other.split_last().expect("it has a name");
+    for name in above {
+        from.enter(name)?;
+    }
+    Ok(linkat(from.here(), &**last, to.here(), name, AtFlags::empty())?)
 }
 
-/// Gives a file's bytes piece by piece, until `each` says that it is enough.
+/// What gets a piece of a file, and which pages of it could not be read; whether it wants more.
+type Each<'a> = &'a mut dyn FnMut(u64, &[u8], &[usize]) -> io::Result<bool>;
+
+/// Gives a file's bytes piece by piece. Pages that the drive cannot read are noted, and are zeros.
 fn each_piece<D: Disk>(
     files: &mut Files<D>,
-    inode: Inode,
-    size: u64,
-    each: &mut dyn FnMut(u64, &[u8]) -> io::Result<bool>,
+    (inode, size): (Inode, u64),
+    unreadable: &mut Unreadable,
+    each: Each,
 ) -> Result<bool, String> {
     let mut buffer = vec![0; PIECE.min(size as usize)];
     let mut offset = 0;
     while offset < size {
-        let got = files.read(inode, offset, &mut buffer).map_err(|e| e.to_string())?;
-        if !each(offset, &buffer[..got]).map_err(|e| e.to_string())? {
+        let len = (size - offset).min(PIECE as u64) as usize;
+        let bytes = &mut buffer[..len];
+        let mut bad = Vec::new();
+        match files.read(inode, offset, bytes) {
+            Ok(_) => {}
+            Err(FilesError::Disk(_)) => {
+                for (n, page) in bytes.chunks_mut(BLOCK).enumerate() {
+                    match files.read(inode, offset + (n * BLOCK) as u64, page) {
+                        Ok(_) => {}
+                        Err(FilesError::Disk(e)) => {
+                            page.fill(0);
+                            bad.push(n);
+                            unreadable.add(inode, offset / BLOCK as u64 + n as u64, e);
+                        }
+                        Err(e) => return Err(e.to_string()),
+                    }
+                }
+            }
+            Err(e) => return Err(e.to_string()),
+        }
+        if !each(offset, bytes, &bad).map_err(|e| e.to_string())? {
             return Ok(false);
         }
-        offset += got as u64;
+        offset += len as u64;
     }
     Ok(true)
 }
 
-/// Whether a folder has what the drive has, and nothing else; the first path that differs.
+/// Whether a folder has what the drive has, and nothing else that a drive would have; the first
+/// path that differs. What the drive cannot read differs from nothing.
 pub fn difference<D: Disk>(
     files: &mut Files<D>,
     inode: Inode,
-    folder: &Path,
+    folder: &Folder,
+    unreadable: &mut Unreadable,
 ) -> Result<Option<PathBuf>, String> {
-    let failed = |e| e_at(folder, e);
-    let list = files.list(inode).map_err(|e| at(folder)(&e))?;
-    let mut list: HashMap<Vec<u8>, Inode> = list.map(|(name, it)| (name.to_vec(), it)).collect();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let path = entry.path();
-        let Some(child) = list.remove(entry.file_name().as_bytes()) else {
-            return Ok(Some(path));
-        };
-        let (there, stat) = (entry.metadata().map_err(failed)?, files.stat(child));
-        let stat = stat.map_err(|e| at(&path)(&e))?;
-        let kind = match stat.kind {
-            Type::Folder => there.is_dir(),
-            Type::Link => there.is_symlink(),
-            Type::File => there.is_file() && there.len() == stat.size,
-        };
-        let has_mode = stat.kind == Type::Link || there.mode() & 0o7777 == u32::from(stat.mode);
-        let has_names = stat.kind == Type::Folder || there.nlink() == u64::from(stat.links);
-        if !(kind && has_mode && has_names) {
-            return Ok(Some(path));
-        }
-        let is_same = match stat.kind {
-            Type::Folder => {
-                if let Some(path) = difference(files, child, &path)? {
-                    return Ok(Some(path));
+    let failed = |path: &Path, e: &dyn std::fmt::Display| at(path)(e);
+    let mut walk = folder.walk(Look::Only).map_err(|e| failed(&folder.path, &e))?;
+    // Names that are still to come.
+    let mut levels = vec![names(files, inode).map_err(|e| failed(&folder.path, &e))?];
+    loop {
+        let met = walk.next().map_err(|e| failed(&walk.at.path(b""), &e))?;
+        let left = levels.last_mut().expect("it is in a folder");
+        let (name, there) = match met {
+            Some(Met::Name(name, stat)) => (name, stat),
+            Some(Met::End(name)) => match levels.pop().and_then(|it| it.into_keys().next()) {
+                None => continue,
+                Some(lacks) => {
+                    let inside = walk.at.path(&name);
+                    return Ok(Some(inside.join(std::ffi::OsStr::from_bytes(&lacks))));
                 }
-                true
-            }
-            Type::Link => {
-                let to = fs::read_link(&path).map_err(failed)?;
-                files.target(child).map_err(|e| at(&path)(&e))? == to.as_os_str().as_bytes()
-            }
-            Type::File => {
-                let file = File::open(&path).map_err(failed)?;
-                let mut other = vec![0; PIECE];
-                each_piece(files, child, stat.size, &mut |offset, bytes| {
-                    let other = &mut other[..bytes.len()];
-                    file.read_exact_at(other, offset)?;
-                    Ok(other == bytes)
-                })
-                .map_err(|e| at(&path)(&e))?
-            }
+            },
+            None => return Ok(left.keys().next().map(|lacks| walk.at.path(lacks))),
         };
+        let Some(child) = left.remove(&name) else {
+            if !Met::is_kept(&there) {
+                continue;
+            }
+            return Ok(Some(walk.at.path(&name)));
+        };
+        let path = |walk: &Walk| walk.at.path(&name);
+        let known = files.stat(child).map_err(|e| failed(&path(&walk), &e))?;
+        let is_same = kind(&there) == Some(known.kind)
+            && (known.kind != Type::File || there.st_size as u64 == known.size)
+            && (known.kind == Type::Link || there.st_mode & 0o7777 == u32::from(known.mode))
+            && (known.kind == Type::Folder || there.st_nlink as u64 == u64::from(known.links));
+        let is_same = is_same
+            && match known.kind {
+                Type::Folder => {
+                    let entered = walk.enter(&name).map_err(|e| failed(&path(&walk), &e))?;
+                    if entered {
+                        levels.push(names(files, child).map_err(|e| failed(&path(&walk), &e))?);
+                    }
+                    entered
+                }
+                Type::Link => {
+                    let to = readlinkat(walk.at.here(), &*name, Vec::new());
+                    let to = to.map_err(|e| failed(&path(&walk), &io::Error::from(e)))?;
+                    files.target(child).map_err(|e| failed(&path(&walk), &e))? == to.as_bytes()
+                }
+                Type::File => {
+                    let file = walk.at.file(&name).map_err(|e| failed(&path(&walk), &e))?;
+                    let mut other = vec![0; PIECE];
+                    let of = (child, known.size);
+                    let is_same = each_piece(files, of, unreadable, &mut |offset, bytes, bad| {
+                        let other = &mut other[..bytes.len()];
+                        file.read_exact_at(other, offset)?;
+                        let pages = other.chunks(BLOCK).zip(bytes.chunks(BLOCK)).enumerate();
+                        Ok(pages.into_iter().all(|(n, (a, b))| a == b || bad.contains(&n)))
+                    });
+                    unreadable.is_read(child, || path(&walk));
+                    is_same.map_err(|e| failed(&path(&walk), &e))?
+                }
+            };
         if !is_same {
-            return Ok(Some(path));
+            return Ok(Some(path(&walk)));
         }
     }
-    Ok(list.into_keys().next().map(|bytes| folder.join(name(&bytes))))
 }
+
+fn names<D: Disk>(files: &Files<D>, inode: Inode) -> Result<HashMap<Vec<u8>, Inode>, FilesError> {
+    Ok(files.list(inode)?.map(|(name, child)| (name.to_vec(), child)).collect())
+}
+
+#[cfg(test)]
+mod tests;

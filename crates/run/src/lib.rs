@@ -13,6 +13,7 @@ mod engine;
 mod folder;
 mod speculation;
 mod summary;
+mod unreadable;
 mod waits;
 mod watcher;
 

@@ -9,14 +9,48 @@ use interpose::{Ended, Held};
 use measure::{WriteAmplification, units};
 use serde_json::{Value, json};
 
+use crate::args::RunArgs;
 use crate::engine::Asked;
 use crate::watcher::{Calls, KINDS, OnDrive};
+
+/// What the kinds of [`KINDS`] are called, one of it and several.
+const WORDS: [[&str; 2]; KINDS.len()] = [
+    ["write", "writes"],
+    ["read", "reads"],
+    ["sync", "syncs"],
+    ["change of names", "changes of names"],
+    ["change of a size", "changes of sizes"],
+    ["change of permission bits", "changes of permission bits"],
+];
+
+/// How long it took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took {
+    /// From the program's start to its end.
+    pub all: Duration,
+    /// For which this process worked on its calls, the drive's model included.
+    pub supervision: Duration,
+}
+
+/// Of which run a summary is.
+pub struct About<'a> {
+    /// What was asked for.
+    pub args: &'a RunArgs,
+    /// The drive's name.
+    pub drive: &'a str,
+    /// What this process ends with.
+    pub own: u8,
+    /// Why that is not the program's exit code.
+    pub error: Option<String>,
+}
 
 /// The figures.
 pub struct Summary {
     /// The program's exit code.
     pub code: i32,
-    took: Duration,
+    took: Took,
+    /// Calls that the supervisor got, on mapped files or not.
+    supervised: u64,
     calls: [Calls; KINDS.len()],
     asked: [Asked; 4],
     amplification: Option<f64>,
@@ -44,7 +78,7 @@ impl Summary {
         on_drive: &OnDrive,
         before: ([u64; 4], [Asked; 4]),
         ended: Ended,
-        took: Duration,
+        took: Took,
     ) -> Self {
         let disk = on_drive.files.disk();
         let counters = disk.look(programmed);
@@ -62,6 +96,7 @@ impl Summary {
         Self {
             code: ended.code,
             took,
+            supervised: ended.calls,
             calls: on_drive.calls,
             asked: [0, 1, 2, 3].map(|n| Asked {
                 requests: asked[n].requests - before.1[n].requests,
@@ -79,7 +114,7 @@ impl Summary {
     }
 
     /// As JSON.
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self, about: &About) -> Value {
         let calls: serde_json::Map<String, Value> = KINDS
             .iter()
             .zip(self.calls)
@@ -100,9 +135,20 @@ impl Summary {
                 ((*name).to_string(), json!({ "requests": it.requests, "bytes": it.bytes }))
             })
             .collect();
+        let program = about.args.program.iter().map(|it| it.to_string_lossy());
         json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "drive_name": about.drive,
+            "program": program.collect::<Vec<_>>(),
+            "seed": about.args.seed,
             "exit_code": self.code,
-            "seconds": self.took.as_secs_f64(),
+            "ssdkit_exit_code": about.own,
+            "error": about.error,
+            "seconds": self.took.all.as_secs_f64(),
+            "supervision": json!({
+                "calls": self.supervised,
+                "seconds": self.took.supervision.as_secs_f64(),
+            }),
             "cut": self.is_cut,
             "changes": self.changes,
             "calls": calls,
@@ -127,22 +173,30 @@ impl Summary {
     pub fn text(&self) -> String {
         let mut out = String::new();
         let time = |of: Duration| units::time_ns(of.as_nanos() as f64);
-        let calls: Vec<String> = KINDS
-            .iter()
-            .zip(self.calls)
-            .filter(|(_, it)| it.count > 0)
-            .map(|(kind, it)| format!("{} {kind} in {}", it.count, time(it.time)))
-            .collect();
+        let mut calls: Vec<String> = Vec::new();
+        for ([one, several], it) in WORDS.iter().zip(self.calls).filter(|it| it.1.count > 0) {
+            let what = if it.count == 1 { one } else { several };
+            let waited = match it.time {
+                Duration::ZERO => String::new(),
+                waited => format!(" (waited {} for the drive)", time(waited)),
+            };
+            calls.push(format!("{} {what}{waited}", it.count));
+        }
+        if calls.is_empty() {
+            calls.push("nothing was done to mapped files".into());
+        }
         let how = if self.is_cut { "power cut" } else { "ended" };
-        let _ = writeln!(out, "{how} after {}: {}", time(self.took), calls.join(", "));
+        let _ = writeln!(out, "{how} after {}: {}", time(self.took.all), calls.join(", "));
         let [reads, writes, flushes, _] = self.asked;
-        let bytes = |of: Asked| units::bytes_decimal(of.bytes as f64);
+        let moved = |of: Asked| {
+            let bytes = units::bytes_decimal(of.bytes as f64);
+            format!("{bytes} in {}", units::exactly(of.requests, "request"))
+        };
         let _ = write!(
             out,
-            "drive: read {}, wrote {} in {}, {}",
-            bytes(reads),
-            bytes(writes),
-            units::exactly(writes.requests, "request"),
+            "drive: read {}, wrote {}, {}",
+            moved(reads),
+            moved(writes),
             match flushes.requests {
                 1 => "1 flush".to_string(),
                 n => format!("{n} flushes"),
@@ -151,6 +205,12 @@ impl Summary {
         if let Some(amplification) = self.amplification {
             let _ = write!(out, ", write amplification {amplification:.2}");
         }
+        let _ = write!(
+            out,
+            "\nsupervision: {}, worked {} on them, the drive's model included",
+            units::exactly(self.supervised, "call"),
+            time(self.took.supervision),
+        );
         if let Some(Speculated { syncs, commits, held, is_off }) = &self.speculation {
             let _ = write!(
                 out,
@@ -183,4 +243,44 @@ impl Summary {
 pub fn programmed(drive: &impl Observed) -> [u64; 4] {
     let counters = drive.counters();
     [counters.user, counters.gc, counters.padding, counters.metadata]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary() -> Summary {
+        Summary {
+            code: 0,
+            took: Took { all: Duration::from_millis(7), supervision: Duration::from_micros(40) },
+            supervised: 1,
+            calls: Default::default(),
+            asked: Default::default(),
+            amplification: None,
+            flash_blocks: 0,
+            is_cut: false,
+            speculation: None,
+            changes: 0,
+            injected: Vec::new(),
+            refused: Vec::new(),
+            diverged: None,
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_words_and_nothing_is_said_of_what_was_not() {
+        let mut summary = summary();
+        let text = summary.text();
+        assert!(text.contains("7.00 ms: nothing was done to mapped files\n"), "{text}");
+        assert!(text.contains("supervision: 1 call, worked 40.0 us on them"), "{text}");
+        summary.calls[0] = Calls { count: 3, time: Duration::from_millis(2), bytes: 9 };
+        summary.calls[3] = Calls { count: 1, ..Calls::default() };
+        summary.asked[0] = Asked { requests: 1, bytes: 4096 };
+        summary.asked[1] = Asked { requests: 2, bytes: 12288 };
+        let text = summary.text();
+        let calls = "3 writes (waited 2.00 ms for the drive), 1 change of names\n";
+        assert!(text.contains(calls), "{text}");
+        let drive = "drive: read 4.10 kB in 1 request, wrote 12.3 kB in 2 requests, 0 flushes";
+        assert!(text.contains(drive), "{text}");
+    }
 }

@@ -13,6 +13,7 @@ use crate::args::Cut;
 use crate::cached::{Cached, pages};
 use crate::engine::DriveDisk;
 use crate::speculation::Speculation;
+use crate::unreadable::Unreadable;
 use crate::waits::{Over, Waits};
 
 /// As ext4 commits its journal, and the kernel writes back what has been dirty for long.
@@ -20,7 +21,7 @@ const COMMIT: Duration = Duration::from_secs(5);
 const EXPIRE: Duration = Duration::from_secs(30);
 /// Blocks that stay free of data, so that what has filled a drive can be removed again: as many
 /// as some changes of names may need.
-const RESERVE: u64 = 256;
+pub const RESERVE: u64 = 256;
 /// Pages that were written and stay in memory, of 4 KiB: 64 MiB.
 const KEPT: usize = 16384;
 /// Pages that are read ahead of a sequential reader, as Linux' 128 KiB.
@@ -68,6 +69,8 @@ pub struct OnDrive {
     pub files: Files<DriveDisk>,
     disk: DriveDisk,
     cached: Cached,
+    /// What the folder has zeros in place of.
+    pub unreadable: Unreadable,
     waits: Waits,
     /// What waits until the drive is done with what goes ahead, and by which ticket.
     queue: Vec<(u64, Work)>,
@@ -102,6 +105,7 @@ impl OnDrive {
             files,
             disk,
             cached: Cached::default(),
+            unreadable: Unreadable::default(),
             waits: Waits::default(),
             queue: Vec::new(),
             calls: [Calls::default(); KINDS.len()],
@@ -326,6 +330,7 @@ impl Watcher for OnDrive {
         let came = (Instant::now(), self.disk.now());
         self.changes += 1;
         self.cached.note(operation);
+        self.unreadable.note(operation);
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
         if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| it.answers()) {
             speculation.answer();
@@ -354,6 +359,10 @@ impl Watcher for OnDrive {
         let range = pages(offset, len);
         let count = (range.end - range.start) as u32;
         let dirty = WriteBack::Pages { inode, first: range.start as u32, count };
+        let bad = self.unreadable.touched(inode, range.clone());
+        if let Some(e) = bad.filter(|_| way != Way::DirectWrite) {
+            return Answer { error: Some(self.failed(&e.into())), ..Answer::NOW };
+        }
         let reads = match way {
             Way::Read => self.read(inode, offset, len),
             Way::DirectRead => {

@@ -1,5 +1,6 @@
 //! Programs on drives, from outside: what they find again, what a cut leaves, and what is refused.
 
+mod folder;
 mod speculation;
 
 use std::fs;
