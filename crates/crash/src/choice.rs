@@ -87,7 +87,9 @@ impl fmt::Display for Variant {
         match self {
             Variant::Nothing => out.write_str("nothing survived but what was durable"),
             Variant::All => out.write_str("all survived"),
-            Variant::NoData => out.write_str("names and sizes survived, and no data"),
+            Variant::NoData => {
+                out.write_str("names survived, and no data nor the sizes that data give files")
+            }
             Variant::OnlyData => out.write_str("data survived, and no names and sizes"),
             Variant::OneFile(n) => write!(out, "data survived of dirty file {n} only"),
             Variant::AllButOne(n) => write!(out, "all survived but data of dirty file {n}"),

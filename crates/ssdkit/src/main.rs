@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 #[cfg(target_env = "gnu")]
 use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{self, Cli, Command};
@@ -34,7 +35,9 @@ fn main() -> ExitCode {
 /// quotes what was given.
 fn told(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
-    if error.use_stderr() && harmless(&text).lines().ne(text.lines()) {
+    // A help is ours, and as long as it is.
+    let is_quoting = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.use_stderr() && is_quoting && harmless(&text).lines().ne(text.lines()) {
         say(text);
         return ExitCode::from(error.exit_code() as u8);
     }

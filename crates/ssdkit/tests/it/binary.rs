@@ -50,6 +50,26 @@ fn help_and_version_are_no_errors() {
     }
 }
 
+/// Who says no subcommand is told which there are, all of them.
+#[test]
+fn help_of_commands_with_others_in_them_is_whole() {
+    for (command, last) in [("speculate", "strategies"), ("target", "remove"), ("rules", "explain")]
+    {
+        let (code, text) = failure(&[command]);
+        let help = stdout(&[command, "--help"]);
+        let commands = help.split("Commands:").nth(1).and_then(|it| it.split("\n\n").next());
+        let commands = commands.expect("it has some").lines().filter_map(|line| {
+            line.strip_prefix("  ").filter(|it| !it.starts_with(' '))?.split_whitespace().next()
+        });
+        let commands: Vec<&str> = commands.collect();
+        assert!(code == Some(2) && commands.contains(&last), "{commands:?}: {text}");
+        for name in commands {
+            assert!(text.contains(&format!("  {name}")), "{command} {name}: {text}");
+        }
+        assert!(!text.contains('…'), "{text}");
+    }
+}
+
 /// What a shell completes is a script that it takes, and knows the options.
 #[test]
 fn shells_take_what_they_are_to_complete() {
