@@ -1,17 +1,17 @@
 //! Which pages of files the kernel would have in its page cache: reads of others go to the drive,
 //! once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use files::{Inode, Operation};
 
 const PAGE: u64 = 4096;
 
-/// Pages that were read or written. A bit each.
+/// Pages that were read or written. A bit each, 64 of them by the number of the first.
 #[derive(Default)]
 pub struct Cached {
-    files: HashMap<Inode, Vec<u64>>,
+    files: HashMap<Inode, BTreeMap<u64, u64>>,
 }
 
 /// The pages that bytes are in.
@@ -21,17 +21,15 @@ pub fn pages(offset: u64, len: u64) -> Range<u64> {
 
 impl Cached {
     fn has(&self, inode: Inode, page: u64) -> bool {
-        let word = self.files.get(&inode).and_then(|bits| bits.get(page as usize / 64));
+        let word = self.files.get(&inode).and_then(|bits| bits.get(&(page / 64)));
         word.is_some_and(|word| word >> (page % 64) & 1 != 0)
     }
 
     /// Pages are there from now on.
     pub fn add(&mut self, inode: Inode, pages: Range<u64>) {
         let bits = self.files.entry(inode).or_default();
-        let words = (pages.end.div_ceil(64) as usize).max(bits.len());
-        bits.resize(words, 0);
         for page in pages {
-            bits[page as usize / 64] |= 1 << (page % 64);
+            *bits.entry(page / 64).or_default() |= 1 << (page % 64);
         }
     }
 
@@ -39,7 +37,7 @@ impl Cached {
     pub fn remove(&mut self, inode: Inode, pages: Range<u64>) {
         let Some(bits) = self.files.get_mut(&inode) else { return };
         for page in pages {
-            if let Some(word) = bits.get_mut(page as usize / 64) {
+            if let Some(word) = bits.get_mut(&(page / 64)) {
                 *word &= !(1 << (page % 64));
             }
         }
@@ -60,7 +58,7 @@ impl Cached {
             }
             Operation::Truncate { inode, size } => {
                 if let Some(bits) = self.files.get_mut(inode) {
-                    bits.truncate((size.div_ceil(PAGE)).div_ceil(64) as usize);
+                    bits.split_off(&size.div_ceil(PAGE).div_ceil(64));
                 }
             }
             Operation::Forget { inode } => {

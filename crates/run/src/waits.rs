@@ -13,7 +13,18 @@ use interpose::Errno;
 struct Wait {
     /// Reads that it waits for.
     left: usize,
+    /// Pages that it wants, where it has not asked for them alone.
+    wanted: Option<(Inode, Range<u64>)>,
     over: Over,
+}
+
+/// A call to which a read failed that was for more than its own pages: those may be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    pub ticket: u64,
+    pub inode: Inode,
+    pub wanted: Range<u64>,
+    pub error: Errno,
 }
 
 /// A call that waits no more.
@@ -34,6 +45,9 @@ struct Read {
     tickets: Vec<u64>,
 }
 
+/// Pages of a file that were not read.
+type Lost = (Inode, Vec<Range<u64>>);
+
 /// Who waits.
 #[derive(Default)]
 pub struct Waits {
@@ -53,8 +67,13 @@ impl Waits {
         self.next += 1;
         let ticket = self.next;
         let over = Over { ticket, kind, since, error: None };
-        self.open.insert(ticket, Wait { left: 0, over });
+        self.open.insert(ticket, Wait { left: 0, wanted: None, over });
         ticket
+    }
+
+    /// It wants these pages of all that its reads bring.
+    pub fn wants(&mut self, ticket: u64, inode: Inode, wanted: Range<u64>) {
+        self.open.get_mut(&ticket).expect("it is open").wanted = Some((inode, wanted));
     }
 
     /// It waits for these reads, some at least.
@@ -86,25 +105,41 @@ impl Waits {
         reads
     }
 
-    /// A read is over; gives the pages that it did not bring, if it failed.
-    pub fn read_over(
-        &mut self,
-        read: u64,
-        error: Option<Errno>,
-    ) -> Option<(Inode, Vec<Range<u64>>)> {
-        let Read { inode, pages, tickets } = self.reads.remove(&read)?;
+    /// A read is over. If it failed: the pages that it did not bring, and who may ask again for
+    /// its own, and is to be told the end of that by [`Waits::asked_again`].
+    pub fn read_over(&mut self, read: u64, error: Option<Errno>) -> (Option<Lost>, Vec<Again>) {
+        let Some(Read { inode, pages, tickets }) = self.reads.remove(&read) else {
+            return (None, Vec::new());
+        };
         for page in pages.iter().cloned().flatten() {
             self.coming.remove(&(inode, page));
         }
+        let mut again = Vec::new();
         for ticket in tickets {
             let Some(wait) = self.open.get_mut(&ticket) else { continue };
-            wait.left -= 1;
-            wait.over.error = wait.over.error.or(error);
-            if wait.left == 0 {
-                self.over.extend(self.open.remove(&ticket).map(|it| it.over));
+            match (error, wait.wanted.take_if(|_| error.is_some())) {
+                (Some(error), Some((inode, wanted))) => {
+                    again.push(Again { ticket, inode, wanted, error });
+                }
+                _ => self.one_over(ticket, error),
             }
         }
-        error.map(|_| (inode, pages))
+        (error.map(|_| (inode, pages)), again)
+    }
+
+    /// Who asked again waits for these reads now; without any, it is told the error.
+    pub fn asked_again(&mut self, again: &Again, reads: &[u64]) {
+        self.wait_for(again.ticket, reads);
+        self.one_over(again.ticket, reads.is_empty().then_some(again.error));
+    }
+
+    fn one_over(&mut self, ticket: u64, error: Option<Errno>) {
+        let Some(wait) = self.open.get_mut(&ticket) else { return };
+        wait.left -= 1;
+        wait.over.error = wait.over.error.or(error);
+        if wait.left == 0 {
+            self.over.extend(self.open.remove(&ticket).map(|it| it.over));
+        }
     }
 
     /// The call is over then. Times never go back.
@@ -143,9 +178,10 @@ mod tests {
         let (both, one) = (waits.open(0, now), waits.open(1, now));
         waits.wait_for(both, &[1, 2]);
         waits.wait_for(one, &[2]);
-        assert_eq!(waits.read_over(1, Some(Errno::IO)), Some((inode, vec![0..4, 8..9])));
+        let lost = Some((inode, vec![0..4, 8..9]));
+        assert_eq!(waits.read_over(1, Some(Errno::IO)), (lost, vec![]));
         assert_eq!((waits.next(now), waits.coming(inode, 3..5)), (None, vec![2]));
-        assert_eq!(waits.read_over(2, None), None);
+        assert_eq!(waits.read_over(2, None), (None, vec![]));
         let over = Over { ticket: both, kind: 0, since: now, error: Some(Errno::IO) };
         assert_eq!(waits.next(now), Some(over));
         assert_eq!(waits.next(now), Some(Over { ticket: one, kind: 1, since: now, error: None }));
@@ -154,6 +190,19 @@ mod tests {
         waits.end_at(later, at, None);
         assert_eq!((waits.next(now), waits.next_due()), (None, Some(at)));
         assert_eq!(waits.next(at).map(|it| it.ticket), Some(later));
+        // Of a read that failed each asks again for its own pages, once.
+        waits.begun(3, inode, vec![0..40]);
+        let own = waits.open(1, now);
+        waits.wants(own, inode, 30..31);
+        waits.wait_for(own, &[3]);
+        let again = Again { ticket: own, inode, wanted: 30..31, error: Errno::IO };
+        let lost = Some((inode, vec![0..40]));
+        assert_eq!(waits.read_over(3, Some(Errno::IO)), (lost, vec![again.clone()]));
+        waits.begun(4, inode, vec![30..31]);
+        waits.asked_again(&again, &[4]);
+        assert_eq!(waits.next(now), None);
+        assert_eq!(waits.read_over(4, Some(Errno::IO)).1, []);
+        assert_eq!(waits.next(now).map(|it| (it.ticket, it.error)), Some((own, Some(Errno::IO))));
         assert!(waits.open.is_empty() && waits.reads.is_empty() && waits.coming.is_empty());
     }
 }

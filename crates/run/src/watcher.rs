@@ -2,6 +2,7 @@
 //! done. The kernel's own part is played here, too: the page cache, and what writes back dirty
 //! pages and commits the journal now and then.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::cached::{Cached, pages};
 use crate::engine::DriveDisk;
 use crate::speculation::Speculation;
 use crate::unreadable::Unreadable;
-use crate::waits::{Over, Waits};
+use crate::waits::{Again, Over, Waits};
 
 /// As ext4 commits its journal, and the kernel writes back what has been dirty for long.
 const COMMIT: Duration = Duration::from_secs(5);
@@ -73,7 +74,9 @@ pub struct OnDrive {
     pub unreadable: Unreadable,
     waits: Waits,
     /// What waits until the drive is done with what goes ahead, and by which ticket.
-    queue: Vec<(u64, Work)>,
+    queue: Vec<(u64, Instant, Work)>,
+    /// What was lost of a file in a turn, which lasts until then.
+    lost: HashMap<Inode, (Instant, Errno)>,
     /// By [`KINDS`].
     pub calls: [Calls; KINDS.len()],
     pub changes: u64,
@@ -108,6 +111,7 @@ impl OnDrive {
             unreadable: Unreadable::default(),
             waits: Waits::default(),
             queue: Vec::new(),
+            lost: HashMap::new(),
             calls: [Calls::default(); KINDS.len()],
             changes: 0,
             cut,
@@ -251,7 +255,13 @@ impl OnDrive {
     }
 
     /// The answer to a call that waits for these reads.
-    fn answer_after(&mut self, reads: &[u64], came: Instant, bytes: u64) -> Answer {
+    fn answer_after(
+        &mut self,
+        reads: &[u64],
+        came: Instant,
+        bytes: u64,
+        wanted: Option<(Inode, Range<u64>)>,
+    ) -> Answer {
         self.calls[READS].count += 1;
         self.calls[READS].bytes += bytes;
         if reads.is_empty() {
@@ -259,6 +269,9 @@ impl OnDrive {
         }
         let ticket = self.waits.open(READS, came);
         self.waits.wait_for(ticket, reads);
+        if let Some((inode, pages)) = wanted {
+            self.waits.wants(ticket, inode, pages);
+        }
         Answer { ticket: Some(ticket), ..Answer::NOW }
     }
 
@@ -266,7 +279,7 @@ impl OnDrive {
     /// came meanwhile, together.
     fn in_turn(&mut self, kind: usize, came: Instant, work: Work) -> Answer {
         let ticket = self.waits.open(kind, came);
-        self.queue.push((ticket, work));
+        self.queue.push((ticket, came, work));
         self.take_turn(came);
         Answer { ticket: Some(ticket), ..Answer::NOW }
     }
@@ -281,22 +294,36 @@ impl OnDrive {
         let data = |files: &mut Files<DriveDisk>, work: &Work| match work {
             Work::Direct(what) => files.write_back(*what),
             Work::Change(Operation::Sync { inode, .. }) if queue.len() > 1 => {
-                // Its error is told by the sync.
-                let what = WriteBack::Pages { inode: *inode, first: 0, count: u32::MAX };
-                files.write_back(what).or(Ok(()))
+                files.write_back(WriteBack::Pages { inode: *inode, first: 0, count: u32::MAX })
             }
             Work::Change(_) => Ok(()),
         };
-        let written: Vec<_> = queue.iter().map(|(_, work)| data(&mut self.files, work)).collect();
-        for ((ticket, work), written) in queue.into_iter().zip(written) {
-            let done = match work {
+        let written: Vec<_> =
+            queue.iter().map(|(_, _, work)| data(&mut self.files, work)).collect();
+        // What is lost of a file is told to all who came for it before that was known.
+        let mut lost = std::mem::take(&mut self.lost);
+        for ((ticket, came, work), written) in queue.into_iter().zip(written) {
+            let done = match &work {
                 Work::Direct(_) => written,
-                Work::Change(operation) => self.files.apply(&operation),
+                Work::Change(operation) => written.and(self.files.apply(operation)),
             };
-            let error = done.err().map(|e| self.failed(&e));
+            let mut error = done.err().map(|e| self.failed(&e));
             let at = self.disk.until(Time::ZERO).unwrap_or(now);
+            if let Work::Change(Operation::Sync { inode, .. }) = work {
+                let told = lost.get(&inode).filter(|it| came <= it.0).map(|it| it.1);
+                self.lost.extend(error.map(|errno| (inode, (at, errno))));
+                lost.extend(error.map(|errno| (inode, (at, errno))));
+                error = error.or(told);
+            }
             self.waits.end_at(ticket, at, error);
         }
+    }
+
+    /// Has the pages of a call read again, alone, where a read failed that was for others, too.
+    fn ask_again(&mut self, again: &Again) {
+        let mut reads = self.waits.coming(again.inode, again.wanted.clone());
+        reads.extend(self.fetch(again.inode, again.wanted.clone()).ok().flatten());
+        self.waits.asked_again(again, &reads);
     }
 }
 
@@ -373,7 +400,10 @@ impl Watcher for OnDrive {
             Way::DirectWrite => return self.in_turn(WRITES, came, Work::Direct(dirty)),
         };
         match reads {
-            Ok(reads) => self.answer_after(&reads, came, len),
+            Ok(reads) => {
+                let wanted = (way == Way::Read).then_some((inode, range));
+                self.answer_after(&reads, came, len, wanted)
+            }
             Err(e) => Answer { error: Some(self.failed(&e)), ..Answer::NOW },
         }
     }
@@ -381,9 +411,11 @@ impl Watcher for OnDrive {
     fn over(&mut self) -> Option<(u64, Option<Errno>)> {
         while let Some((read, result)) = self.disk.over() {
             let error = result.err().map(|e| Errno::from_raw_os_error(FilesError::from(e).errno()));
-            if let Some((inode, pages)) = self.waits.read_over(read, error) {
+            let (lost, again) = self.waits.read_over(read, error);
+            if let Some((inode, pages)) = lost {
                 pages.into_iter().for_each(|run| self.cached.remove(inode, run));
             }
+            again.iter().for_each(|it| self.ask_again(it));
         }
         let now = Instant::now();
         let Over { ticket, kind, since, error } = self.waits.next(now)?;

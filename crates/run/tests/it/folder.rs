@@ -23,8 +23,20 @@ fn a_cut_empties_the_folder_wherever_it_is_and_nothing_else() {
         let place = Place::new();
         fs::create_dir(place.path("victim")).unwrap();
         fs::write(place.path("victim/file"), "precious").unwrap();
-        let script = "echo a > $D/a; mv $D $O/moved; ln -s $O/victim $D; echo b > $O/moved/b";
+        // The program itself cannot move it; others can.
+        let paths = ["data", "moved", "victim"].map(|name| place.path(name));
+        let other = std::thread::spawn(move || {
+            let [data, moved, victim] = paths;
+            while !fs::exists(format!("{data}/a")).unwrap() {
+                std::thread::yield_now();
+            }
+            fs::rename(&data, moved).unwrap();
+            std::os::unix::fs::symlink(victim, data).unwrap();
+        });
+        let script = "echo a > $D/a; until test -L $D; do sleep 0.01; done; echo b > $O/moved/b
+            echo c > $O/moved/c";
         let e = place.run(option, script).unwrap_err().to_string();
+        other.join().unwrap();
         assert!(e.contains("is not there any more"), "{e}");
         assert_eq!(fs::read(place.path("victim/file")).unwrap(), b"precious");
         assert_eq!(fs::read_dir(place.path("moved")).unwrap().count(), 0);

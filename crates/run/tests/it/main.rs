@@ -251,6 +251,65 @@ sys.exit(10 if seen else 0)' $D/a";
     assert!(e.to_string().contains("the last sync failed"), "{e}");
 }
 
+/// Several threads that sync one file hear all of what is lost of it.
+#[test]
+fn what_is_lost_is_told_to_all_who_wait() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+import os, errno, threading
+errors, gate = [], threading.Barrier(4)
+def sync(n):
+    fd = os.open("data/f", os.O_RDWR)
+    os.pwrite(fd, b"n" * 4096, n * 4096)
+    gate.wait()
+    try: os.fsync(fd)
+    except OSError as e: errors.append(e.errno)
+threads = [threading.Thread(target=sync, args=(n,)) for n in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert errors == [errno.EIO] * 4, errors
+"#;
+    let place = Place::new();
+    let data = place.path("data");
+    place.sh("head -c 16384 /dev/zero > $D/f");
+    let script = script.replace("data/", &format!("{data}/"));
+    let drive = place.path("d.ssd");
+    // The first to come holds the drive up, the others come meanwhile.
+    let faults = ["--fault", "above:write,from=1,count=8", "--fault", "above:flush,delay=200ms"];
+    let line = ["run", "--drive", &drive, "--map", &data];
+    let line = line.into_iter().chain(faults).chain(["--", "python3", "-c", &script]);
+    assert_eq!(run::run(&Line::try_parse_from(line).unwrap().args).unwrap(), 0);
+}
+
+/// A bad block behind others that are read ahead of it is nobody's trouble but its reader's.
+#[test]
+fn who_reads_a_good_page_gets_it() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+import os, errno
+fd, bad = os.open("data/f", os.O_RDONLY), []
+for n in range(1024):
+    try: assert os.pread(fd, 4096, n * 4096) == b"x" * 4096
+    except OSError as e:
+        assert e.errno == errno.EIO
+        bad.append(n)
+assert 1 <= len(bad) <= 2, bad
+"#;
+    let place = Place::new();
+    let data = place.path("data");
+    place.sh("head -c 4194304 /dev/zero | tr '\\0' x > $D/f");
+    let script = script.replace("data/", &format!("{data}/"));
+    let drive = place.path("d.ssd");
+    let line = ["run", "--drive", &drive, "--map", &data];
+    let line = line.into_iter().chain(["--fault", "above:read,offset=8M-8196K"]);
+    let line = line.chain(["--", "python3", "-c", &script]);
+    assert_eq!(run::run(&Line::try_parse_from(line).unwrap().args).unwrap(), 0);
+}
+
 #[test]
 fn what_is_not_ours_is_refused() {
     if !is_able() {
