@@ -56,8 +56,18 @@ impl What {
 enum Seen {
     /// That write's reply.
     Done(usize),
-    /// This, by a read that ended then.
-    Read(What, Moment),
+    /// What a read told.
+    Read(Read),
+}
+
+/// What a read told, which was executed between two moments. Where it `is_new` it told of no
+/// write that was overwritten before it began.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    what: What,
+    begin: Moment,
+    end: Moment,
+    is_new: bool,
 }
 
 /// The writes of a key since its value was known, which is the first, and what was seen of it.
@@ -70,6 +80,17 @@ struct Key {
 impl Key {
     fn of(value: Value) -> Key {
         Key { writes: vec![Write { value, begin: 0, end: 0, is_sure: true }], seen: Vec::new() }
+    }
+
+    /// The writes that a read may have told of.
+    fn causes(&self, read: Read) -> impl Iterator<Item = &Write> {
+        let is_over = move |write: &Write, by: &Write| {
+            by.is_sure && by.end < read.begin && write.end < by.begin
+        };
+        self.writes.iter().filter(move |&write| {
+            let is_old = read.is_new && self.writes.iter().any(|by| is_over(write, by));
+            read.what.fits(write.value) && write.begin <= read.end && !is_old
+        })
     }
 }
 
@@ -143,14 +164,11 @@ impl Model {
         is_new: bool,
     ) -> Result<(), String> {
         let key = &mut self.keys[key as usize];
-        let is_old = |write: &Write| {
-            is_new && key.writes.iter().any(|w| w.is_sure && w.end < begin && write.end < w.begin)
-        };
-        let fits = |w: &Write| what.fits(w.value) && w.begin <= end && !is_old(w);
-        if !key.writes.iter().any(fits) {
+        let read = Read { what, begin, end, is_new };
+        if key.causes(read).next().is_none() {
             return Err(format!("{what:?} was read at {begin} to {end}: {:?}", key.writes));
         }
-        key.seen.push(Seen::Read(what, end));
+        key.seen.push(Seen::Read(read));
         Ok(())
     }
 
@@ -183,11 +201,7 @@ impl Model {
         for seen in &of.seen {
             let is_explained = match *seen {
                 Seen::Done(write) => explains(&of.writes[write]),
-                Seen::Read(what, end) => {
-                    let mut causes =
-                        of.writes.iter().filter(|w| what.fits(w.value) && w.begin <= end);
-                    causes.any(explains)
-                }
+                Seen::Read(read) => of.causes(read).any(explains),
             };
             if !is_explained {
                 let words = format!("it has {value:?}, but {seen:?} was seen: {:?}", of.writes);
