@@ -80,7 +80,7 @@ impl Tree {
         let top = Key::of(&fstat(walk.at.here()).map_err(At::top)?);
         let mut is_known = self.numbers.insert(top, inode).is_some();
         let mut parents = vec![inode];
-        while let Some(met) = walk.next().map_err(|e| At::of(&walk, b"", e))? {
+        while let Some(met) = walk.meet().map_err(|e| At::of(&walk, b"", e))? {
             let Met::Name(name, stat) = met else {
                 parents.pop();
                 continue;
@@ -145,7 +145,7 @@ impl Tree {
             tell(Operation::Create { parent, name, inode, kind, mode: mode(&stat) });
         }
         let mut parents = vec![inode];
-        while let Some(met) = walk.next().map_err(|e| At::of(&walk, b"", e))? {
+        while let Some(met) = walk.meet().map_err(|e| At::of(&walk, b"", e))? {
             let Met::Name(name, stat) = met else {
                 parents.pop();
                 continue;

@@ -226,7 +226,7 @@ impl Walk {
     }
 
     /// The next that is met; nothing more when all is.
-    pub fn next(&mut self) -> io::Result<Option<Met>> {
+    pub fn meet(&mut self) -> io::Result<Option<Met>> {
         loop {
             let Some(names) = self.left.last_mut() else { return Ok(None) };
             match names.next() {

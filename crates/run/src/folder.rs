@@ -80,7 +80,7 @@ impl Folder {
     /// Whether there is nothing in it that would be on a drive.
     pub fn is_empty(&self) -> io::Result<bool> {
         let mut walk = self.walk(Look::Only)?;
-        while let Some(met) = walk.next()? {
+        while let Some(met) = walk.meet()? {
             if matches!(met, Met::Name(_, stat) if Met::is_kept(&stat)) {
                 return Ok(false);
             }
@@ -115,7 +115,7 @@ impl Folder {
     fn remove(&self, which: Which) -> io::Result<()> {
         let mut walk = self.walk(Look::AndChange)?;
         let (mut parents, mut mounted) = (Vec::new(), None);
-        while let Some(met) = walk.next()? {
+        while let Some(met) = walk.meet()? {
             let (name, flags) = match met {
                 Met::End(name) => {
                     parents.pop();
@@ -306,7 +306,7 @@ pub fn difference<D: Disk>(
     // Names that are still to come.
     let mut levels = vec![names(files, inode).map_err(|e| failed(&folder.path, &e))?];
     loop {
-        let met = walk.next().map_err(|e| failed(&walk.at.path(b""), &e))?;
+        let met = walk.meet().map_err(|e| failed(&walk.at.path(b""), &e))?;
         let left = levels.last_mut().expect("it is in a folder");
         let (name, there) = match met {
             Some(Met::Name(name, stat)) => (name, stat),
