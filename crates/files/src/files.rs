@@ -23,7 +23,7 @@ use crate::space::Space;
 use crate::table::{GROUP, Table};
 
 /// The most bytes of a file.
-pub(crate) const MOST_BYTES: u64 = (1 << 44) - BLOCK as u64;
+pub const MOST_BYTES: u64 = (1 << 44) - BLOCK as u64;
 /// The most bytes of a link's path.
 pub(crate) const MOST_PATH: usize = 4095;
 

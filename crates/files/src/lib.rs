@@ -33,7 +33,7 @@ mod table;
 
 pub use disk::{BLOCK, Disk, DiskError, Page, Request};
 pub use error::FilesError;
-pub use files::{Files, Stat, Type};
+pub use files::{Files, MOST_BYTES, Stat, Type};
 pub use layout::VERSION;
 pub use memory::Memory;
 pub use operation::{Inode, Kind, Operation};

@@ -344,7 +344,11 @@ impl Supervisor<'_> {
             self.see(&call);
         }
         self.session.until = Until::default();
-        let reply = calls::carry_out(&mut self.session, &call);
+        self.session.watcher.begins();
+        let mut reply = calls::carry_out(&mut self.session, &call);
+        if matches!(reply, Reply::Error(Errno::MFILE | Errno::NFILE)) && self.session.give_back() {
+            reply = calls::carry_out(&mut self.session, &call);
+        }
         let is_effect = self.session.wants.effects && matches!(reply, Reply::Continue);
         let awaited = if is_effect { self.session.watcher.awaited() } else { None };
         let until = std::mem::take(&mut self.session.until);

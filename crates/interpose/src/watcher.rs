@@ -78,6 +78,10 @@ pub trait Watcher {
         Wants::default()
     }
 
+    /// The program makes a call: what is told until the next is of this one, or what the end of
+    /// others left.
+    fn begins(&mut self) {}
+
     /// This is about to happen. With an error nothing does, and the program gets the error.
     fn before(&mut self, operation: &Operation) -> Result<(), Errno> {
         let _ = operation;

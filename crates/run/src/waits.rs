@@ -172,7 +172,7 @@ mod tests {
     fn who_waits_for_several_reads_ends_with_the_last() {
         let (mut waits, now, inode) = (Waits::default(), Instant::now(), Inode(7));
         waits.begun(1, inode, vec![0..4, 8..9]);
-        waits.begun(2, inode, vec![4..8]);
+        waits.begun(2, inode, vec![4..6, 6..8]);
         assert_eq!(waits.coming(inode, 3..5), [1, 2]);
         assert!(waits.coming(Inode(8), 3..5).is_empty());
         let (both, one) = (waits.open(0, now), waits.open(1, now));

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use files::{Files, FilesError, Inode, Operation, WriteBack};
+use files::{Files, FilesError, Inode, MOST_BYTES, Operation, WriteBack};
 use interpose::{Answer, Course, Errno, Transfer, Wants, Watcher, Way};
 use port::Time;
 
@@ -65,6 +65,13 @@ enum Work {
     Direct(WriteBack),
 }
 
+/// What a call was told of: since when, and how long the drive keeps it.
+#[derive(Clone, Copy)]
+struct Told {
+    since: Instant,
+    time: Duration,
+}
+
 /// The files on the drive, and what was done to them.
 pub struct OnDrive {
     pub files: Files<DriveDisk>,
@@ -80,6 +87,8 @@ pub struct OnDrive {
     /// By [`KINDS`].
     pub calls: [Calls; KINDS.len()],
     pub changes: u64,
+    /// Of each kind, what the call in progress was told of.
+    of_call: [Option<Told>; KINDS.len()],
     cut: Option<Cut>,
     pub is_cut: bool,
     /// Of syncs that are answered before they are done, where they are.
@@ -114,8 +123,9 @@ impl OnDrive {
             lost: HashMap::new(),
             calls: [Calls::default(); KINDS.len()],
             changes: 0,
+            of_call: [None; KINDS.len()],
             cut,
-            is_cut: false,
+            is_cut: cut == Some(Cut::Changes(0)),
             speculation,
             diverged: None,
             is_aborted: false,
@@ -141,11 +151,22 @@ impl OnDrive {
         error: Option<Errno>,
     ) -> Answer {
         let at = self.disk.until(since);
+        let told = self.count(kind, came);
+        // One call may be told in pieces.
+        let time = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(told.since));
+        let more = time.saturating_sub(told.time);
+        self.of_call[kind] = Some(Told { time: told.time + more, ..told });
         let calls = &mut self.calls[kind];
-        calls.count += 1;
         calls.bytes += bytes;
-        calls.time += at.map_or(Duration::ZERO, |at| at.saturating_duration_since(came));
+        calls.time += more;
         Answer { at, ticket: None, error }
+    }
+
+    /// Counts the call in progress, once.
+    fn count(&mut self, kind: usize, came: Instant) -> Told {
+        let is_new = self.of_call[kind].is_none();
+        self.calls[kind].count += u64::from(is_new);
+        *self.of_call[kind].get_or_insert(Told { since: came, time: Duration::ZERO })
     }
 
     fn failed(&mut self, e: &FilesError) -> Errno {
@@ -163,8 +184,22 @@ impl OnDrive {
             Operation::Write { offset, data, .. } => blocks(*offset, data.len() as u64) + RESERVE,
             Operation::Allocate { offset, len, .. } => blocks(*offset, *len) + RESERVE,
             Operation::Create { .. } | Operation::Link { .. } => RESERVE,
+            // What it takes is within what data leave.
+            Operation::Rename { .. } | Operation::Truncate { size: 1.., .. } => 1,
+            Operation::Punch { .. } => 1,
             _ => 0,
         }
+    }
+
+    /// Whether a file would become larger than one can be.
+    fn is_too_large(operation: &Operation) -> bool {
+        let end = match operation {
+            Operation::Write { offset, data, .. } => offset.saturating_add(data.len() as u64),
+            Operation::Allocate { offset, len, .. } => offset.saturating_add(*len),
+            Operation::Truncate { size, .. } => *size,
+            _ => 0,
+        };
+        end > MOST_BYTES
     }
 
     /// Writes back all dirty pages.
@@ -262,7 +297,7 @@ impl OnDrive {
         bytes: u64,
         wanted: Option<(Inode, Range<u64>)>,
     ) -> Answer {
-        self.calls[READS].count += 1;
+        self.count(READS, came);
         self.calls[READS].bytes += bytes;
         if reads.is_empty() {
             return Answer::NOW;
@@ -332,16 +367,20 @@ impl Watcher for OnDrive {
         Wants { reads: true, effects: self.speculation.is_some(), ..Wants::default() }
     }
 
+    fn begins(&mut self) {
+        self.of_call = [None; KINDS.len()];
+    }
+
     fn before(&mut self, operation: &Operation) -> Result<(), Errno> {
-        if self.cut == Some(Cut::Changes(self.changes)) {
-            self.is_cut = true;
-        }
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
         if self.is_cut {
             return Err(Errno::IO);
         }
         if self.is_aborted && !is_sync {
             return Err(Errno::ROFS);
+        }
+        if Self::is_too_large(operation) {
+            return Err(Errno::FBIG);
         }
         match Self::needs(operation) {
             0 => Ok(()),
@@ -354,14 +393,19 @@ impl Watcher for OnDrive {
     }
 
     fn after(&mut self, operation: &Operation) -> Answer {
+        if self.is_cut {
+            // One call may make several changes.
+            return Answer { error: Some(Errno::IO), ..Answer::NOW };
+        }
         let came = (Instant::now(), self.disk.now());
         self.changes += 1;
+        self.is_cut = matches!(self.cut, Some(Cut::Changes(most)) if self.changes >= most);
         self.cached.note(operation);
         self.unreadable.note(operation);
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
         if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| it.answers()) {
             speculation.answer();
-            self.calls[kind(operation)].count += 1;
+            self.count(kind(operation), came.0);
             self.commit_answered(came.0);
             return Answer::NOW;
         }
@@ -370,7 +414,7 @@ impl Watcher for OnDrive {
             _ => 0,
         };
         if is_sync {
-            self.calls[kind(operation)].count += 1;
+            self.count(kind(operation), came.0);
             return self.in_turn(kind(operation), came.0, Work::Change(operation.clone()));
         }
         let error = self.files.apply(operation).err().map(|e| {
@@ -471,5 +515,73 @@ impl Watcher for OnDrive {
             next = speculation.until().map_or(next, |at| at.min(next));
         }
         Course::Go(Some(cut_at.map_or(next, |at| at.min(next))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drive::spec::DriveSpec;
+    use drive::stack;
+    use files::{Kind, Options};
+
+    use super::*;
+
+    fn on_drive(cut: Option<Cut>) -> OnDrive {
+        let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { unreachable!() };
+        let drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
+        let disk = DriveDisk::new(drive, Time::ZERO);
+        let files = Files::format(disk.clone(), Options::default()).unwrap();
+        OnDrive::new(files, disk, cut, None)
+    }
+
+    const FILE: Inode = Inode(7);
+
+    fn create() -> Operation {
+        let name = b"f".to_vec();
+        Operation::Create { parent: Inode::ROOT, name, inode: FILE, kind: Kind::File, mode: 0o644 }
+    }
+
+    fn write(offset: u64) -> Operation {
+        Operation::Write { inode: FILE, offset, data: vec![1; 4096] }
+    }
+
+    #[test]
+    fn calls_are_counted_and_not_what_they_are_told_in() {
+        let mut on_drive = on_drive(None);
+        for call in [vec![create()], vec![write(0), write(4096)], vec![write(8192)]] {
+            on_drive.begins();
+            call.iter().for_each(|it| assert_eq!(on_drive.after(it).error, None));
+        }
+        let writes = on_drive.calls[WRITES];
+        assert_eq!((writes.count, writes.bytes, on_drive.changes), (2, 3 * 4096, 4));
+    }
+
+    /// Whatever one call changes, the power goes with the change that was named.
+    #[test]
+    fn a_cut_is_at_its_change() {
+        let mut on_drive = on_drive(Some(Cut::Changes(2)));
+        on_drive.begins();
+        let answers = [create(), write(0), write(4096), write(8192)].map(|it| on_drive.after(&it));
+        let errors = answers.map(|it| it.error);
+        assert_eq!(errors, [None, None, Some(Errno::IO), Some(Errno::IO)]);
+        assert_eq!(on_drive.files.stat(FILE).unwrap().size, 4096);
+        assert!(on_drive.is_cut && on_drive.course() == Course::Stop);
+        assert_eq!(on_drive.before(&write(0)), Err(Errno::IO));
+    }
+
+    #[test]
+    fn what_no_file_can_be_is_refused_before_it_is() {
+        let mut on_drive = on_drive(None);
+        on_drive.after(&create());
+        let (inode, end) = (FILE, MOST_BYTES);
+        let allocate = |len| Operation::Allocate { inode, offset: 1, len, keep_size: false };
+        let truncate = |size| Operation::Truncate { inode, size };
+        for (fits, larger) in [(truncate(end), truncate(end + 1)), (write(end - 4096), write(end))]
+        {
+            assert_eq!(on_drive.before(&fits), Ok(()));
+            assert_eq!(on_drive.before(&larger), Err(Errno::FBIG));
+        }
+        assert_eq!(on_drive.before(&allocate(end)), Err(Errno::FBIG));
+        assert_eq!(on_drive.before(&allocate(u64::MAX)), Err(Errno::FBIG));
     }
 }

@@ -1,6 +1,7 @@
 //! Programs on drives, from outside: what they find again, what a cut leaves, and what is refused.
 
 mod folder;
+mod limits;
 mod speculation;
 
 use std::fs;

@@ -1,0 +1,71 @@
+//! Where the drive ends: its power, its room, the size of its files.
+
+use crate::{Place, has, is_able};
+
+/// Runs a script of Python in the folder.
+fn python(script: &str) -> String {
+    format!("cd $D; python3 -c '{script}'")
+}
+
+/// Several changes at once do not jump over a cut.
+#[test]
+fn a_cut_comes_whatever_calls_change_at_once() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let files_that_go = "
+import os
+for n in range(400):
+    open(\"t\", \"w\").write(\"x\"); os.rename(\"t\", \"f\")";
+    let memory = "
+import mmap
+f = open(\"f\", \"w+b\"); f.truncate(64 * 4096)
+m = mmap.mmap(f.fileno(), 0)
+for n in range(64): m[4096 * n] = 1
+m.flush()";
+    for (script, cuts) in [(files_that_go, ["203", "225"]), (memory, ["20", "50"])] {
+        for cut in cuts {
+            let place = Place::new();
+            assert_eq!(place.run(&["--cut-after", cut], &python(script)).unwrap(), 137, "{cut}");
+        }
+    }
+}
+
+/// What the drive has no room for the folder does not have either: the next run finds both alike.
+#[test]
+fn names_and_sizes_that_do_not_fit_are_refused() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    let sizes = "
+import os, errno
+fd = os.open(\"f\", os.O_CREAT | os.O_RDWR)
+for call in [lambda: os.ftruncate(fd, 17 << 40), lambda: os.pwrite(fd, b\"x\", 20 << 40)]:
+    try: call()
+    except OSError as e: assert e.errno == errno.EFBIG, e
+    else: assert False
+    assert os.fstat(fd).st_size == 0
+os.fsync(fd)";
+    place.sh(&python(sizes));
+    let names = "
+import os, errno
+for d in range(6):
+    os.mkdir(str(d))
+    for n in range(1000): os.close(os.open(\"%d/%d\" % (d, n), os.O_CREAT))
+fd = os.open(\"big\", os.O_CREAT | os.O_RDWR)
+try:
+    while True: os.write(fd, bytes(1 << 20))
+except OSError as e: assert e.errno == errno.ENOSPC, e
+os.fsync(fd)
+refused = 0
+for d in range(6):
+    for n in os.listdir(str(d)):
+        try: os.rename(\"%d/%s\" % (d, n), \"%d/%s\" % (d, n + \"x\" * 240))
+        except OSError as e:
+            assert e.errno == errno.ENOSPC, e
+            refused += 1
+assert 0 < refused < 5000, refused";
+    place.sh(&python(names));
+    place.sh("rm $D/big; touch $D/after");
+}
