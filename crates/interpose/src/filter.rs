@@ -2,7 +2,7 @@
 //! What it lets pass costs the program nothing that can be measured.
 
 use libc::{
-    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW,
+    BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW,
     SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
@@ -84,6 +84,7 @@ fn told(wants: Wants) -> Vec<i64> {
         libc::SYS_syncfs,
         libc::SYS_msync,
         libc::SYS_munmap,
+        libc::SYS_mremap,
         libc::SYS_exit_group,
         libc::SYS_ftruncate,
         libc::SYS_truncate,
@@ -147,7 +148,7 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
         load(NUMBER),
     ];
     #[cfg(target_arch = "x86_64")]
-    out.extend([jump(BPF_JGE, SHORT_POINTERS, 0, 1), refuse(libc::ENOSYS)]);
+    out.extend([jump(libc::BPF_JGE, SHORT_POINTERS, 0, 1), refuse(libc::ENOSYS)]);
     for call in told(wants) {
         out.extend([jump(BPF_JEQ, call as u32, 0, 1), notify()]);
     }
@@ -166,6 +167,8 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
     }
     let opens = [(libc::SYS_openat, 2)];
     #[cfg(target_arch = "x86_64")]
+        // It makes memory be another part of a file.
+        libc::SYS_remap_file_pages,
     let opens = [opens[0], (libc::SYS_open, 1)];
     for (call, flags) in opens {
         out.extend([
@@ -181,13 +184,26 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
         ]);
     }
     out.extend([
-        jump(BPF_JEQ, libc::SYS_mmap as u32, 0, 7),
-        load(argument(2)),
-        // What others see may become writable later: any number is above 0.
-        match wants.effects {
-            true => jump(BPF_JGE, 0, 0, 4),
-            false => jump(BPF_JSET, libc::PROT_WRITE as u32, 0, 4),
-        },
+        jump(BPF_JEQ, libc::SYS_prctl as u32, 0, 6),
+        load(argument(0)),
+        jump(BPF_JEQ, libc::PR_SET_DUMPABLE as u32, 0, 3),
+        load(argument(1)),
+        jump(BPF_JEQ, 0, 0, 1),
+        notify(),
+        allow(),
+    ]);
+    for call in [libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
+        out.extend([
+            jump(BPF_JEQ, call as u32, 0, 4),
+            load(argument(2)),
+            jump(BPF_JSET, libc::PROT_WRITE as u32, 0, 1),
+            notify(),
+            allow(),
+        ]);
+    }
+    out.extend([
+        // What cannot be written now may be later.
+        jump(BPF_JEQ, libc::SYS_mmap as u32, 0, 5),
         load(argument(3)),
         jump(BPF_JSET, libc::MAP_ANONYMOUS as u32, 2, 0),
         jump(BPF_JSET, libc::MAP_SHARED as u32, 0, 1),

@@ -8,11 +8,13 @@
 //!
 //! What is not seen: changes by processes that are not the program's; a file by a path that does
 //! not lead through a mapped folder, and that was not there when the program started; times, owners
-//! and extended attributes; devices, pipes and sockets; output by `vmsplice` and `tee`. Memory that
-//! is mapped for reading first and made writable later (`mprotect`) is seen when the file is told
-//! otherwise. io_uring, AIO, and cloning of blocks are refused, so that programs fall back to calls
-//! that are seen; so are `chroot`, mounts and moves over the border of a folder. Calls on mapped files are
-//! made with this process' rights and limits.
+//! and extended attributes; devices, pipes and sockets; output by `vmsplice` and `tee`. io_uring,
+//! AIO, and cloning of blocks are refused, so that programs fall back to calls that are seen; so
+//! are `chroot`, mounts, moves over the border of a folder and, where this process may not look
+//! into all, programs that hide. Calls on mapped files are made with this process' rights and
+//! limits.
+//!
+//! When this process is killed, a shell kills the program's processes (`guard`).
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod calls;
@@ -23,6 +25,7 @@ mod held;
 mod launch;
 mod mapping;
 mod notify;
+mod memory;
 mod path;
 mod process;
 mod recorder;

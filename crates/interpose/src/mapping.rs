@@ -1,8 +1,11 @@
-//! Files that are mapped shared and writable into memory of the program: what it changes there no
-//! call tells. It is found by digests of the pages as they were told last, and told page by page
-//! when something asks for it: a sync of the file, `munmap`, the end of a process.
+//! Files that are mapped shared into memory of the program, where it may write: what it changes
+//! there no call tells. It is found by digests of the pages as they were told last, and told page
+//! by page when something asks for it: a sync of the file, `munmap`, the end of a process. Only
+//! pages that were mapped so that they could be written are looked at, and none any more when no
+//! process has the file mapped.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use files::{Inode, Operation};
@@ -10,17 +13,32 @@ use rustix::fs::{Mode, OFlags, SeekFrom, fstat, open, seek};
 use rustix::io::{Errno, pread};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::memory::{self, Area};
 use crate::path;
 
 const PAGE: u64 = 4096;
+/// Pages whose digests lie together, and that are read at once.
+const GROUP: u64 = 64;
 
-/// What was told of a file's pages: a digest of each that is not a hole, or none where a write
-/// has changed it since, and so it may hold more than was told.
+/// The page is zeros, or nothing was told of it.
+const ZEROS: u64 = 0;
+/// A write has changed the page since it was told, and so it may hold more than was told.
+const UNKNOWN: u64 = 1;
+
+fn digest(bytes: &[u8]) -> u64 {
+    if bytes.iter().all(|&byte| byte == 0) { ZEROS } else { xxh3_64(bytes).max(2) }
+}
+
+/// What was told of a file's pages.
 struct Told {
     file: OwnedFd,
     /// What the kernel calls it, on its device.
     kernels: u64,
-    pages: BTreeMap<u64, Option<u64>>,
+    /// Pages that are looked at: in order, and apart.
+    looked_at: Vec<Range<u64>>,
+    digests: HashMap<u64, Box<[u64; GROUP as usize]>>,
+    /// Processes that had it mapped when it was looked last.
+    processes: BTreeSet<u32>,
 }
 
 /// Of each such file what was told.
@@ -34,19 +52,34 @@ impl Mappings {
         self.files.is_empty()
     }
 
-    /// From now on what changes in the file is found. `file` is open for reading.
-    pub fn track(&mut self, inode: Inode, file: &OwnedFd) -> Result<(), Errno> {
-        if self.files.contains_key(&inode) {
+    /// Whether something of the file may have changed untold.
+    pub fn looks_at(&self, inode: Inode) -> bool {
+        self.files.get(&inode).is_some_and(|told| !told.looked_at.is_empty())
+    }
+
+    /// A process maps the file, which is open for reading. It may come to write there.
+    pub fn open(&mut self, inode: Inode, file: &OwnedFd, process: u32) -> Result<(), Errno> {
+        if let Some(told) = self.files.get_mut(&inode) {
+            told.processes.insert(process);
             return Ok(());
         }
         // Opened anew: locks belong to the program's open file and must not outlive it.
         let file = open(path::of_open(file), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut pages = BTreeMap::new();
-        each_page(&file, &mut |page, bytes| {
-            pages.insert(page, Some(xxh3_64(bytes)));
-        })?;
         let kernels = fstat(&file)?.st_ino;
-        self.files.insert(inode, Told { file, kernels, pages });
+        let (looked_at, digests) = (Vec::new(), HashMap::new());
+        let told = Told { file, kernels, looked_at, digests, processes: [process].into() };
+        self.files.insert(inode, told);
+        Ok(())
+    }
+
+    /// From now on what changes in these pages of the file is found.
+    pub fn track(&mut self, inode: Inode, pages: Range<u64>, process: u32) -> Result<(), Errno> {
+        let Some(told) = self.files.get_mut(&inode) else { return Ok(()) };
+        told.processes.insert(process);
+        for new in told.add(pages) {
+            let Told { file, digests, .. } = told;
+            each_page(file, new, &mut |page, bytes| set(digests, page, digest(bytes)))?;
+        }
         Ok(())
     }
 
@@ -57,14 +90,16 @@ impl Mappings {
         }
         match *operation {
             Operation::Write { inode, offset, ref data } => {
-                self.touch(inode, offset, offset + data.len() as u64);
+                let page = |at: u64| digest(&data[(at - offset) as usize..][..PAGE as usize]);
+                self.written(inode, offset, offset + data.len() as u64, &page);
             }
-            Operation::Punch { inode, offset, len } => self.touch(inode, offset, offset + len),
+            Operation::Punch { inode, offset, len } => {
+                let end = offset + len;
+                self.written(inode, offset, end, &|_| ZEROS);
+            }
             Operation::Truncate { inode, size } => {
-                if let Some(told) = self.files.get_mut(&inode) {
-                    told.pages.split_off(&size.div_ceil(PAGE));
-                }
-                self.touch(inode, size, size + 1);
+                self.zeros(inode, size.div_ceil(PAGE));
+                self.written(inode, size, size + 1, &|_| UNKNOWN);
             }
             Operation::Forget { inode } => {
                 self.files.remove(&inode);
@@ -73,12 +108,24 @@ impl Mappings {
         }
     }
 
-    fn touch(&mut self, inode: Inode, from: u64, to: u64) {
-        if let Some(told) = self.files.get_mut(&inode) {
-            for page in from / PAGE..to.div_ceil(PAGE) {
-                told.pages.insert(page, None);
-            }
+    /// Of whole pages it is known what was told: `whole`, by where they begin.
+    fn written(&mut self, inode: Inode, from: u64, to: u64, whole: &dyn Fn(u64) -> u64) {
+        let Some(told) = self.files.get_mut(&inode) else { return };
+        for page in told.looked_at_of(from / PAGE..to.div_ceil(PAGE)) {
+            let at = page * PAGE;
+            let is_whole = from <= at && at + PAGE <= to;
+            set(&mut told.digests, page, if is_whole { whole(at) } else { UNKNOWN });
         }
+    }
+
+    /// From that page on all are zeros.
+    fn zeros(&mut self, inode: Inode, first: u64) {
+        let Some(told) = self.files.get_mut(&inode) else { return };
+        told.digests.retain(|group, digests| {
+            let from = first.saturating_sub(group * GROUP).min(GROUP);
+            digests[from as usize..].fill(ZEROS);
+            from > 0
+        });
     }
 
     /// Which files there are, in the order of their numbers.
@@ -88,52 +135,171 @@ impl Mappings {
         all
     }
 
-    /// Those that the kernel calls one of these.
-    pub fn of_kernel(&self, kernels: &[u64]) -> Vec<Inode> {
-        self.all().into_iter().filter(|it| kernels.contains(&self.files[it].kernels)).collect()
+    /// The file that the kernel calls so, if there is one.
+    fn of_kernel(&self, kernels: u64) -> Option<Inode> {
+        self.files.iter().find(|it| it.1.kernels == kernels).map(|it| *it.0)
     }
 
-    /// What has changed in the file since it was told, as writes.
-    pub fn changes(&mut self, inode: Inode, tell: &mut dyn FnMut(Operation)) -> Result<(), Errno> {
-        let Some(told) = self.files.get_mut(&inode) else { return Ok(()) };
-        let pages = &mut told.pages;
-        each_page(&told.file, &mut |page, bytes| {
-            let now = Some(xxh3_64(bytes));
-            // A page that nothing was told of reads as zeros.
-            let is_told = match pages.get(&page) {
-                Some(before) => *before == now,
-                None => bytes.iter().all(|&byte| byte == 0),
-            };
-            pages.insert(page, now);
-            if !is_told {
-                tell(Operation::Write { inode, offset: page * PAGE, data: bytes.to_vec() });
+    /// Which files, and what of them, a process has in these areas, in the order of their numbers.
+    pub fn inside(&self, areas: &[Area]) -> Vec<(Inode, Range<u64>)> {
+        let one = |area: &Area| Some((self.of_kernel(area.inode)?, area.pages.clone()));
+        let mut all: Vec<(Inode, Range<u64>)> = areas.iter().filter_map(one).collect();
+        all.sort_unstable_by_key(|it| (it.0, it.1.start));
+        // What lies in memory twice is looked at once.
+        all.dedup_by(|next, before| {
+            let is_one = next.0 == before.0 && next.1.start <= before.1.end;
+            before.1.end = if is_one { before.1.end.max(next.1.end) } else { before.1.end };
+            is_one
+        });
+        all
+    }
+
+    /// Whether a process has it mapped. Who did last is looked at first.
+    pub fn is_mapped(&mut self, inode: Inode) -> bool {
+        let Some(told) = self.files.get_mut(&inode) else { return false };
+        let kernels = told.kernels;
+        told.processes.retain(|&process| memory::may_map(process, kernels));
+        if told.processes.is_empty() {
+            match memory::who_may_map(kernels) {
+                Ok(processes) => told.processes = processes,
+                Err(_) => return true,
             }
-        })
+        }
+        !told.processes.is_empty()
+    }
+
+    /// How many files are held.
+    pub fn held(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Nobody can change it any more, and all changes were told.
+    pub fn close(&mut self, inode: Inode) {
+        self.files.remove(&inode);
+    }
+
+    /// What has changed in these pages of the file since it was told, as writes.
+    pub fn changes(
+        &mut self,
+        inode: Inode,
+        pages: Range<u64>,
+        tell: &mut dyn FnMut(Operation),
+    ) -> Result<(), Errno> {
+        let Some(told) = self.files.get_mut(&inode) else { return Ok(()) };
+        let looked_at: Vec<Range<u64>> =
+            told.looked_at.iter().map(|it| both(it, &pages)).filter(|it| !it.is_empty()).collect();
+        let Told { file, digests, .. } = told;
+        for pages in looked_at {
+            each_page(file, pages, &mut |page, bytes| {
+                let now = digest(bytes);
+                let is_told = get(digests, page) == now;
+                set(digests, page, now);
+                if !is_told {
+                    tell(Operation::Write { inode, offset: page * PAGE, data: bytes.to_vec() });
+                }
+            })?;
+        }
+        Ok(())
     }
 }
 
-/// Goes through the pages of a file that are not holes.
-fn each_page(file: &OwnedFd, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), Errno> {
-    let size = fstat(file)?.st_size as u64;
-    let mut buffer = vec![0; 64 * PAGE as usize];
-    let mut at = 0;
-    while at < size {
-        let data = match seek(file, SeekFrom::Data(at)) {
-            Err(Errno::NXIO) => break,
-            other => other?,
-        };
-        let hole = seek(file, SeekFrom::Hole(data))?;
-        at = data / PAGE * PAGE;
-        while at < hole.min(size) {
-            let got = pread(file, &mut buffer, at)?;
-            if got == 0 {
-                return Ok(());
-            }
-            for (n, bytes) in buffer[..got].chunks(PAGE as usize).enumerate() {
-                each(at / PAGE + n as u64, bytes);
-            }
-            at = (at + got as u64).div_ceil(PAGE) * PAGE;
+fn both(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+    a.start.max(b.start)..a.end.min(b.end)
+}
+
+type Digests = HashMap<u64, Box<[u64; GROUP as usize]>>;
+
+fn get(digests: &Digests, page: u64) -> u64 {
+    digests.get(&(page / GROUP)).map_or(ZEROS, |group| group[(page % GROUP) as usize])
+}
+
+fn set(digests: &mut Digests, page: u64, value: u64) {
+    let group = digests.entry(page / GROUP).or_insert_with(|| Box::new([ZEROS; GROUP as usize]));
+    group[(page % GROUP) as usize] = value;
+}
+
+impl Told {
+    /// Those of these pages that are looked at.
+    fn looked_at_of(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + use<> {
+        let parts: Vec<Range<u64>> =
+            self.looked_at.iter().map(|it| both(it, &pages)).filter(|it| !it.is_empty()).collect();
+        parts.into_iter().flatten()
+    }
+
+    /// These pages are looked at from now on; those that were not before.
+    fn add(&mut self, pages: Range<u64>) -> Vec<Range<u64>> {
+        let (mut new, mut at) = (Vec::new(), pages.start);
+        for there in &self.looked_at {
+            new.push(both(&(at..there.start), &pages));
+            at = at.max(there.end);
         }
+        new.push(at..pages.end);
+        new.retain(|it| !it.is_empty());
+        self.looked_at.extend(new.iter().cloned());
+        self.looked_at.sort_unstable_by_key(|it| it.start);
+        self.looked_at.dedup_by(|next, before| {
+            let is_one = before.end == next.start;
+            before.end = if is_one { next.end } else { before.end };
+            is_one
+        });
+        new
+    }
+}
+
+/// Goes through those of these pages of a file that are not holes; more may come.
+fn each_page(
+    file: &OwnedFd,
+    pages: Range<u64>,
+    each: &mut dyn FnMut(u64, &[u8]),
+) -> Result<(), Errno> {
+    let end = (fstat(file)?.st_size as u64).min(pages.end.saturating_mul(PAGE));
+    let together = (pages.end - pages.start).min(GROUP);
+    let mut buffer = vec![0; (together * PAGE) as usize];
+    let mut at = pages.start.saturating_mul(PAGE);
+    // To ask where the next hole is takes as long as there are pages before it.
+    while at < end {
+        at = match seek(file, SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => break,
+            other => other? / PAGE * PAGE,
+        };
+        let most = end.saturating_sub(at).min(buffer.len() as u64) as usize;
+        let got = pread(file, &mut buffer[..most], at)?;
+        if got == 0 {
+            break;
+        }
+        for (n, bytes) in buffer[..got].chunks(PAGE as usize).enumerate() {
+            each(at / PAGE + n as u64, bytes);
+        }
+        at = (at + got as u64).div_ceil(PAGE) * PAGE;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_added_once() {
+        let file = std::fs::File::open("/dev/null").unwrap().into();
+        let (digests, processes) = (HashMap::new(), BTreeSet::new());
+        let mut told = Told { file, kernels: 0, looked_at: Vec::new(), digests, processes };
+        let ranges = |numbers: &[(u64, u64)]| -> Vec<Range<u64>> {
+            numbers.iter().map(|it| it.0..it.1).collect()
+        };
+        type Pairs = &'static [(u64, u64)];
+        let steps: [(Range<u64>, Pairs, Pairs); 6] = [
+            (10..20, &[(10, 20)], &[(10, 20)]),
+            (12..18, &[], &[(10, 20)]),
+            (30..40, &[(30, 40)], &[(10, 20), (30, 40)]),
+            (5..35, &[(5, 10), (20, 30)], &[(5, 40)]),
+            (0..2, &[(0, 2)], &[(0, 2), (5, 40)]),
+            (0..50, &[(2, 5), (40, 50)], &[(0, 50)]),
+        ];
+        for (pages, new, all) in steps {
+            assert_eq!(told.add(pages), ranges(new));
+            assert_eq!(told.looked_at, ranges(all));
+        }
+        assert_eq!(told.looked_at_of(48..60).collect::<Vec<u64>>(), [48, 49]);
+    }
 }

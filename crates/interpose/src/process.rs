@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -158,19 +157,6 @@ pub(crate) fn read_path(thread: u32, address: u64) -> Result<Vec<u8>, Errno> {
         }
     }
     Err(Errno::NAMETOOLONG)
-}
-
-/// The kernel's numbers of the files that are mapped into these addresses.
-pub(crate) fn mapped_inodes(thread: u32, addresses: Range<u64>) -> Vec<u64> {
-    let text = fs::read(format!("/proc/{thread}/maps")).unwrap_or_default();
-    let one = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (begin, end) = words.next()?.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let is_there = number(begin)? < addresses.end && number(end)? > addresses.start;
-        words.nth(3)?.parse().ok().filter(|&inode| is_there && inode != 0)
-    };
-    String::from_utf8_lossy(&text).lines().filter_map(one).collect()
 }
 
 /// Bytes of the program's memory that one call writes.

@@ -20,7 +20,7 @@ use crate::supervisor::Session;
 use crate::tree::Key;
 
 pub(crate) use effects::is_seen;
-pub(crate) use mapped::tell_mapped;
+pub(crate) use mapped::{close_mapped, tell_mapped};
 
 pub(crate) type Carried = Result<Reply, Errno>;
 
@@ -43,6 +43,8 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_sync_file_range => sync::range(session, call),
         libc::SYS_mmap => mapped::map(session, call),
         libc::SYS_msync => mapped::sync(session, call),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => mapped::protect(session, call),
+        libc::SYS_mremap => mapped::remap(session, call),
         libc::SYS_munmap => mapped::unmap(session, call),
         libc::SYS_shmat | libc::SYS_vmsplice => mapped::share(session),
         libc::SYS_exit_group => mapped::exit(session, call),

@@ -1,0 +1,142 @@
+//! Memory that is a file: all changes are told before who syncs goes on, once, and only what may
+//! have changed is looked at.
+
+use files::Operation;
+use interpose::Recorder;
+
+use crate::run::{Place, has, is_able};
+
+/// The system's calls, as they are.
+const CALLS: &str = r#"
+import ctypes, os
+c = ctypes.CDLL(None, use_errno=True)
+P, S, I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+c.mmap.restype = c.mremap.restype = P
+c.mmap.argtypes = [P, S, I, I, I, ctypes.c_long]
+c.mremap.argtypes = [P, S, S, I]
+c.mprotect.argtypes = c.msync.argtypes = [P, S, I]
+c.munmap.argtypes = [P, S]
+PAGE, READ, WRITE, SHARED, SYNC = 4096, 1, 3, 1, 4
+def file(name, pages):
+    fd = os.open(name, os.O_CREAT | os.O_RDWR)
+    os.write(fd, b"o" * PAGE * pages)
+    return fd
+def map(fd, pages, rights):
+    at = c.mmap(None, PAGE * pages, rights, SHARED, fd, 0)
+    assert at != P(-1).value
+    return at
+def store(at, text): ctypes.memmove(at, text, len(text))
+"#;
+
+fn python(script: &str) -> Option<Recorder> {
+    (is_able() && has("python3"))
+        .then(|| Place::new().check(&["python3", "-c", &format!("{CALLS}{script}")]))
+}
+
+/// Where writes begin, and none for syncs.
+fn writes_and_syncs(recorder: &Recorder) -> Vec<Option<u64>> {
+    let one = |it: &Operation| match it {
+        Operation::Write { offset, .. } => Some(Some(*offset)),
+        Operation::Sync { .. } => Some(None),
+        _ => None,
+    };
+    recorder.operations().filter_map(one).collect()
+}
+
+#[test]
+fn memory_that_becomes_writable_later_is_told() {
+    let script = r#"
+fd = file("a", 3)
+at = map(fd, 3, READ)
+assert c.mprotect(at, 3 * PAGE, WRITE) == 0
+store(at + PAGE, b"new")
+assert c.msync(at, 3 * PAGE, SYNC) == 0
+store(at + 2 * PAGE, b"more")
+os.fsync(fd)
+"#;
+    let Some(recorder) = python(script) else { return };
+    let expected = [Some(0), Some(4096), None, Some(8192), None];
+    assert_eq!(writes_and_syncs(&recorder), expected);
+}
+
+#[test]
+fn memory_that_grows_is_told() {
+    let script = r#"
+fd = file("a", 4)
+at = c.mremap(map(fd, 1, WRITE), PAGE, 4 * PAGE, 1)
+store(at + 3 * PAGE, b"new")
+os.fsync(fd)
+store(at + 2 * PAGE, b"more")
+assert c.mremap(at, 4 * PAGE, PAGE, 0) == at
+os.fsync(fd)
+"#;
+    let Some(recorder) = python(script) else { return };
+    let expected = [Some(0), Some(3 * 4096), None, Some(2 * 4096), None];
+    assert_eq!(writes_and_syncs(&recorder), expected);
+}
+
+/// A sync of some memory is of that memory.
+#[test]
+fn what_is_synced_is_told_and_the_rest_later() {
+    let script = r#"
+fd = file("a", 8)
+at = map(fd, 8, WRITE)
+store(at + 7 * PAGE, b"last"); store(at + PAGE, b"first")
+assert c.msync(at, 2 * PAGE, SYNC) == 0
+if os.fork() == 0: os._exit(0)
+os.wait()
+assert c.munmap(at, 8 * PAGE) == 0
+"#;
+    let Some(recorder) = python(script) else { return };
+    let expected = [Some(0), Some(4096), None, Some(7 * 4096)];
+    assert_eq!(writes_and_syncs(&recorder), expected);
+}
+
+#[test]
+fn what_a_write_told_is_not_told_again() {
+    let script = r#"
+fd = os.open("a", os.O_CREAT | os.O_RDWR)
+os.ftruncate(fd, 256 * PAGE)
+at = map(fd, 256, WRITE)
+for n in range(40):
+    os.write(fd, b"w" * 10 * PAGE)
+    os.fsync(fd)
+store(at + 5 * PAGE, b"memory")
+os.fsync(fd)
+"#;
+    let Some(recorder) = python(script) else { return };
+    let bytes = |it: &Operation| match it {
+        Operation::Write { data, .. } => data.len(),
+        _ => 0,
+    };
+    assert_eq!(recorder.operations().map(bytes).sum::<usize>(), (400 + 1) * 4096);
+}
+
+/// Bytes that this thread has read.
+fn has_read() -> Option<u64> {
+    let all = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    all.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
+}
+
+#[test]
+fn only_what_may_have_changed_is_looked_at() {
+    let Some(before) = has_read() else {
+        eprintln!("LEFT OUT: the system does not say what a thread has read");
+        return;
+    };
+    let script = r#"
+fd = file("a", 8192)
+at = map(fd, 16, WRITE)
+for n in range(10): store(at, b"%d" % n); os.fsync(fd)
+assert c.munmap(at, 16 * PAGE) == 0
+map(fd, 8192, READ)
+for n in range(10): os.pwrite(fd, b"x", PAGE * n); os.fsync(fd)
+at = map(fd, 8192, WRITE)
+for n in range(10): store(at + PAGE, b"%d" % n); assert c.msync(at, 2 * PAGE, SYNC) == 0
+for n in range(10): os.system("true")
+"#;
+    let Some(_) = python(script) else { return };
+    let read = has_read().unwrap() - before;
+    // Once when the whole file is mapped, once at the end, and the test itself twice.
+    assert!(read < 6 * (8192 * 4096), "{} MiB", read >> 20);
+}
