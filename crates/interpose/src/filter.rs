@@ -99,6 +99,10 @@ fn told(wants: Wants) -> Vec<i64> {
         libc::SYS_fchmod,
         libc::SYS_fchmodat,
         libc::SYS_fchmodat2,
+        libc::SYS_fchown,
+        libc::SYS_fchownat,
+        libc::SYS_execve,
+        libc::SYS_execveat,
         libc::SYS_copy_file_range,
         libc::SYS_sendfile,
         libc::SYS_splice,
@@ -119,6 +123,8 @@ fn told(wants: Wants) -> Vec<i64> {
         libc::SYS_mkdir,
         libc::SYS_mknod,
         libc::SYS_chmod,
+        libc::SYS_chown,
+        libc::SYS_lchown,
     ]);
     if wants.outputs {
         calls.extend([libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg]);

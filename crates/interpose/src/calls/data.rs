@@ -6,7 +6,7 @@ use files::Operation;
 use rustix::fs::{OFlags, SeekFrom, fstat, ftruncate, seek};
 use rustix::io::Errno;
 
-use super::{Carried, Descriptor, Mapped, descriptor, mapped};
+use super::{Carried, Descriptor, Mapped, descriptor, mapped, modes};
 use crate::notify::{Call, Reply, last_error};
 use crate::path;
 use crate::process::{Source, read_word};
@@ -78,6 +78,7 @@ fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
         return Err(errno);
     }
     if written > 0 {
+        modes::tell_lost(session, (&file.file, file.inode), &file.stat)?;
         if file.flags.contains(OFlags::DIRECT) {
             transfer(session, file, begin, written, Way::DirectWrite)?;
         }
@@ -227,7 +228,8 @@ pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
         path::file(&mut session.processes, call.thread, libc::AT_FDCWD, path, true)?
     };
     let Some(inode) = session.tree.find(&file)? else { return Ok(Reply::Continue) };
-    let is_file = fstat(&file)?.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let before = fstat(&file)?;
+    let is_file = before.st_mode & libc::S_IFMT == libc::S_IFREG;
     if !is_file || !session.listener.is_waiting(call) {
         return Ok(Reply::Continue);
     }
@@ -265,6 +267,7 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
         0 => vec![room],
         libc::FALLOC_FL_PUNCH_HOLE if keep_size => vec![punch],
         libc::FALLOC_FL_ZERO_RANGE => vec![punch, room],
+    modes::tell_lost(session, (&file, inode), &before)?;
         _ => return Err(Errno::OPNOTSUPP),
     };
     let operations: Vec<Operation> = operations
@@ -283,3 +286,4 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
     }
     Ok(Reply::Value(0))
 }
+    modes::tell_lost(session, (&file.file, inode), &file.stat)?;

@@ -51,6 +51,7 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_openat | libc::SYS_openat2 => open::open(session, call),
         libc::SYS_fchmod | libc::SYS_fchmodat | libc::SYS_fchmodat2 => modes::chmod(session, call),
         libc::SYS_setxattr | libc::SYS_lsetxattr => modes::attribute(session, call),
+        libc::SYS_fchown | libc::SYS_fchownat => modes::chown(session, call),
         libc::SYS_fsetxattr => modes::attribute(session, call),
         libc::SYS_io_uring_setup => refused(session, "io_uring_setup"),
         libc::SYS_io_setup => refused(session, "io_setup"),

@@ -25,6 +25,7 @@ pub(super) fn carry_out(session: &mut Session, call: &Call) -> Carried {
     match call.number {
         libc::SYS_open | libc::SYS_creat => return open::open(session, call),
         libc::SYS_chmod => return super::modes::chmod(session, call),
+        libc::SYS_chown | libc::SYS_lchown => return super::modes::chown(session, call),
         libc::SYS_rename => return rename(session, call, (HERE, 0), (HERE, 1), 0),
         libc::SYS_link => return link(session, call, (HERE, 0), (HERE, 1), 0),
         libc::SYS_symlink => return symlink(session, call, HERE, 1),

@@ -6,7 +6,7 @@ use files::{Inode, Kind, Operation};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::Carried;
+use super::{Carried, modes};
 use crate::notify::{Call, Reply};
 use crate::path::{self, Follow, Place};
 use crate::process::{self, read_word};
@@ -125,8 +125,9 @@ fn there(session: &mut Session, place: &Place, flags: OFlags, stat: &Stat) -> Ca
         session.ask(cut)?;
     }
     let file = opened(place, flags, Mode::empty())?;
-    if let Some(cut) = &cut {
+    if let (Some(cut), Some(inode)) = (&cut, inode) {
         session.tell(cut)?;
+        modes::tell_lost(session, (&file, inode), stat)?;
     }
     Ok(reply(file, flags))
 }
@@ -180,6 +181,7 @@ fn again(session: &mut Session, call: &Call, place: &Place, flags: OFlags) -> Ca
     let plain = flags.difference(OFlags::CREATE | OFlags::NOFOLLOW) | OFlags::CLOEXEC;
     let file = rustix::fs::open(path::of_open(&file), plain, Mode::empty())?;
     session.tell(&cut)?;
+    modes::tell_lost(session, (&file, inode), &stat)?;
     Ok(reply(file, flags))
 }
 
