@@ -140,7 +140,7 @@ impl Session<'_> {
     /// first.
     pub fn ask(&mut self, operation: &Operation) -> Result<(), Errno> {
         match self.watcher.before(operation) {
-            Err(Errno::NOSPC) if self.tree.has_nameless() => {
+            Err(Errno::NOSPC) if self.tree.nameless() > 0 => {
                 self.sweep(false);
                 self.watcher.before(operation)
             }
@@ -188,6 +188,15 @@ impl Session<'_> {
         let with_memory = !self.mappings.is_empty();
         for inode in self.tree.sweep(at_end, with_memory) {
             // Nobody waits for it.
+    /// Gives back descriptors of files that nobody has any more; whether there were any.
+    fn give_back(&mut self) -> bool {
+        let held = |it: &Self| it.tree.nameless() + it.mappings.held();
+        let before = held(self);
+        self.sweep(false);
+        calls::close_mapped(self);
+        held(self) < before
+    }
+
             let _ = self.tell(&Operation::Forget { inode });
         }
     }

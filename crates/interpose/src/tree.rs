@@ -36,6 +36,9 @@ const PIECE: usize = 1 << 20;
 /// As many files without a name are kept before it is looked whether somebody has them open.
 const NAMELESS: usize = 64;
 
+/// Descriptors that it takes to look: of all processes, of one's files, of one more.
+const RESERVED: usize = 4;
+
 /// The mapped files.
 #[derive(Debug, Default)]
 pub struct Tree {
@@ -43,6 +46,7 @@ pub struct Tree {
     nameless: HashMap<Key, OwnedFd>,
     next: u64,
     look_at: usize,
+    reserved: Vec<OwnedFd>,
 }
 
 /// Names of files and folders that are there before the program starts.
@@ -202,6 +206,7 @@ impl Tree {
     /// The last name has gone. `file` keeps the kernel from giving its number away.
     pub(crate) fn unnamed(&mut self, key: Key, file: OwnedFd) {
         self.nameless.insert(key, file);
+        self.reserve();
     }
 
     /// A file without a name got one.
@@ -215,8 +220,9 @@ impl Tree {
         self.numbers.remove(&key)
     }
 
-    pub(crate) fn has_nameless(&self) -> bool {
-        !self.nameless.is_empty()
+    /// How many files without a name are kept open.
+    pub(crate) fn nameless(&self) -> usize {
+        self.nameless.len()
     }
 
     /// Whether so many are kept that it should be looked who has them open.
@@ -224,14 +230,30 @@ impl Tree {
         self.nameless.len() >= self.look_at
     }
 
+    /// Keeps descriptors back by which it can be looked who has what open.
+    fn reserve(&mut self) {
+        while self.reserved.len() < RESERVED {
+            let Ok(file) = File::open("/dev/null") else { return };
+            self.reserved.push(file.into());
+        }
+    }
+
     /// Files without a name that nobody has open go, nor `with_memory` mapped. `at_end` all do.
     pub(crate) fn sweep(&mut self, at_end: bool, with_memory: bool) -> Vec<Inode> {
-        let open = if at_end { HashSet::new() } else { open_files(with_memory) };
+        self.reserved.clear();
+        let open = if at_end { Ok(HashSet::new()) } else { open_files(with_memory) };
+        self.reserve();
+        let Ok(open) = open else {
+            // Who cannot be asked may have them.
+            self.look_at = NAMELESS.max(2 * self.nameless.len());
+            return Vec::new();
+        };
         let gone: Vec<Key> =
             self.nameless.keys().filter(|key| !open.contains(&key.inode)).copied().collect();
         let mut inodes: Vec<Inode> = gone.iter().filter_map(|&key| self.forget(key)).collect();
         inodes.sort_unstable();
         self.look_at = NAMELESS.max(2 * self.nameless.len());
+        self.reserve();
         inodes
     }
 }
@@ -290,16 +312,16 @@ fn written(mut file: File, inode: Inode, tell: &mut dyn FnMut(Operation)) -> io:
 /// look into.
 /// A device is left out: what it is called differs from place to place, and to hold a file too
 /// long does no harm.
-fn open_files(with_memory: bool) -> HashSet<u64> {
+fn open_files(with_memory: bool) -> std::io::Result<HashSet<u64>> {
     let mut out = HashSet::new();
     let ours = std::process::id().to_string();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+    for process in fs::read_dir("/proc")?.flatten() {
         let name = process.file_name();
         let is_process = name.as_bytes().iter().all(u8::is_ascii_digit);
         if !is_process || name.as_bytes() == ours.as_bytes() {
             continue;
         }
-        for file in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
+        for file in seen(fs::read_dir(process.path().join("fd")))?.into_iter().flatten().flatten() {
             // A name that went says so; only then is the file asked.
             let is_gone = fs::read_link(file.path())
                 .is_ok_and(|path| path.as_os_str().as_bytes().ends_with(b" (deleted)"));
@@ -310,10 +332,18 @@ fn open_files(with_memory: bool) -> HashSet<u64> {
         if !with_memory {
             continue;
         }
-        let maps = fs::read_to_string(process.path().join("maps")).unwrap_or_default();
+        let maps = seen(fs::read_to_string(process.path().join("maps")))?.unwrap_or_default();
         for line in maps.lines().filter(|line| line.ends_with(" (deleted)")) {
             out.extend(line.split_ascii_whitespace().nth(4).and_then(|it| it.parse::<u64>().ok()));
         }
     }
-    out
+    Ok(out)
+}
+
+/// What could be seen; nothing of who has ended or is not ours. Without descriptors an error.
+fn seen<T>(it: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match it {
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::MFILE | Errno::NFILE)) => Err(e),
+        other => Ok(other.ok()),
+    }
 }
