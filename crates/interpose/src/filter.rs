@@ -167,14 +167,14 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
         libc::SYS_move_mount,
         libc::SYS_setns,
         libc::SYS_open_by_handle_at,
+        // It makes memory be another part of a file.
+        libc::SYS_remap_file_pages,
     ];
     for call in others {
         out.extend([jump(BPF_JEQ, call as u32, 0, 1), refuse(libc::EPERM)]);
     }
     let opens = [(libc::SYS_openat, 2)];
     #[cfg(target_arch = "x86_64")]
-        // It makes memory be another part of a file.
-        libc::SYS_remap_file_pages,
     let opens = [opens[0], (libc::SYS_open, 1)];
     for (call, flags) in opens {
         out.extend([

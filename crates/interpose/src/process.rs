@@ -13,6 +13,16 @@ use rustix::process::{
 
 use crate::notify::last_error;
 
+/// Whether this process may look into any of its user's, also into such as do not want it:
+/// `CAP_SYS_PTRACE`.
+pub(crate) fn sees_all() -> bool {
+    const CAPABILITY: u32 = 19;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let all = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let all = all.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+    all.is_some_and(|all| all >> CAPABILITY & 1 != 0)
+}
+
 /// As many threads' descriptors are kept.
 const KEPT: usize = 512;
 /// The longest path, with its zero.

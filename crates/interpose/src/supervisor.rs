@@ -79,6 +79,7 @@ pub fn run(
             refused: HashSet::new(),
             buffer: Buffer::new(),
             spare: Vec::new(),
+            sees_all: process::sees_all(),
             until: Until::default(),
         },
         main: Main { pid, process, code: None },
@@ -131,6 +132,8 @@ pub(crate) struct Session<'a> {
     pub buffer: Buffer,
     /// Memory for outputs, kept from call to call.
     pub spare: Vec<u8>,
+    /// Whether there is no process that this one may not look into.
+    pub sees_all: bool,
     /// When the call in progress gets its answer.
     until: Until,
 }

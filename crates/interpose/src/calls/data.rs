@@ -2,14 +2,14 @@
 
 use std::os::fd::AsRawFd;
 
-use files::Operation;
+use files::{Inode, Operation};
 use rustix::fs::{OFlags, SeekFrom, fstat, ftruncate, seek};
 use rustix::io::Errno;
 
 use super::{Carried, Descriptor, Mapped, descriptor, mapped, modes};
 use crate::notify::{Call, Reply, last_error};
 use crate::path;
-use crate::process::{Source, read_word};
+use crate::process::{CALL_MAX, Source, read_word};
 use crate::supervisor::Session;
 use crate::watcher::{Transfer, Way};
 
@@ -80,7 +80,7 @@ fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
     if written > 0 {
         modes::tell_lost(session, (&file.file, file.inode), &file.stat)?;
         if file.flags.contains(OFlags::DIRECT) {
-            transfer(session, file, begin, written, Way::DirectWrite)?;
+            transfer(session, file.inode, (begin, written), Way::DirectWrite)?;
         }
         let is_sync = file.flags.contains(OFlags::SYNC) || given.flags & libc::RWF_SYNC != 0;
         if is_sync || file.flags.contains(DSYNC) || given.flags & libc::RWF_DSYNC != 0 {
@@ -166,14 +166,13 @@ pub(super) fn send(session: &mut Session, call: &Call) -> Carried {
     Ok(Reply::Continue)
 }
 
-fn transfer(
+pub(super) fn transfer(
     session: &mut Session,
-    file: &Mapped,
-    offset: u64,
-    len: u64,
+    inode: Inode,
+    (offset, len): (u64, u64),
     way: Way,
 ) -> Result<(), Errno> {
-    let answer = session.watcher().transfer(&Transfer { inode: file.inode, offset, len, way });
+    let answer = session.watcher().transfer(&Transfer { inode, offset, len, way });
     session.take(answer)
 }
 
@@ -191,7 +190,7 @@ pub(super) fn read(session: &mut Session, call: &Call) -> Carried {
     if len > 0 {
         let is_direct = file.flags.contains(OFlags::DIRECT);
         let way = if is_direct { Way::DirectRead } else { Way::Read };
-        transfer(session, &file, offset, len, way)?;
+        transfer(session, file.inode, (offset, len), way)?;
     }
     Ok(Reply::Continue)
 }
@@ -208,8 +207,31 @@ pub(super) fn copy(session: &mut Session, call: &Call, to: usize, errno: Errno) 
     match descriptor(session, call, call.int(to))? {
         Descriptor::Mapped(file) if file.is_file() => Err(errno),
         Descriptor::Other(_) if session.wants.outputs && !is_clone => Err(errno),
+        _ if session.wants.reads && !is_clone => read_to_copy(session, call),
         _ => Ok(Reply::Continue),
     }
+}
+
+/// The kernel reads what it copies elsewhere, when the watcher lets it.
+fn read_to_copy(session: &mut Session, call: &Call) -> Carried {
+    // Arguments: the descriptor, where its offset is, the length.
+    let (from, at, len) = match call.number {
+        libc::SYS_sendfile => (1, 2, 3),
+        _ => (0, 1, 4),
+    };
+    let Some(file) = mapped(session, call, call.int(from))?.filter(Mapped::is_for_reading) else {
+        return Ok(Reply::Continue);
+    };
+    let offset = match call.args[at] {
+        0 => seek(&file.file, SeekFrom::Current(0))?,
+        address => read_word(call.thread, address)?,
+    };
+    let left = (file.stat.st_size as u64).saturating_sub(offset);
+    let len = call.args[len].min(CALL_MAX).min(left);
+    if len > 0 {
+        transfer(session, file.inode, (offset, len), Way::Read)?;
+    }
+    Ok(Reply::Continue)
 }
 
 pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
@@ -245,6 +267,7 @@ pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
         }
     }
     session.tell(&operation)?;
+    modes::tell_lost(session, (&file, inode), &before)?;
     Ok(Reply::Value(0))
 }
 
@@ -267,7 +290,6 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
         0 => vec![room],
         libc::FALLOC_FL_PUNCH_HOLE if keep_size => vec![punch],
         libc::FALLOC_FL_ZERO_RANGE => vec![punch, room],
-    modes::tell_lost(session, (&file, inode), &before)?;
         _ => return Err(Errno::OPNOTSUPP),
     };
     let operations: Vec<Operation> = operations
@@ -284,6 +306,6 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
     for operation in &operations {
         session.tell(operation)?;
     }
+    modes::tell_lost(session, (&file.file, inode), &file.stat)?;
     Ok(Reply::Value(0))
 }
-    modes::tell_lost(session, (&file.file, inode), &file.stat)?;

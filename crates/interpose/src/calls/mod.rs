@@ -3,6 +3,7 @@
 
 mod data;
 mod effects;
+mod exec;
 mod mapped;
 mod modes;
 mod names;
@@ -42,17 +43,19 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_sync | libc::SYS_syncfs => sync::all(session, call),
         libc::SYS_sync_file_range => sync::range(session, call),
         libc::SYS_mmap => mapped::map(session, call),
-        libc::SYS_msync => mapped::sync(session, call),
         libc::SYS_mprotect | libc::SYS_pkey_mprotect => mapped::protect(session, call),
         libc::SYS_mremap => mapped::remap(session, call),
+        libc::SYS_msync => mapped::sync(session, call),
         libc::SYS_munmap => mapped::unmap(session, call),
         libc::SYS_shmat | libc::SYS_vmsplice => mapped::share(session),
         libc::SYS_exit_group => mapped::exit(session, call),
         libc::SYS_openat | libc::SYS_openat2 => open::open(session, call),
         libc::SYS_fchmod | libc::SYS_fchmodat | libc::SYS_fchmodat2 => modes::chmod(session, call),
-        libc::SYS_setxattr | libc::SYS_lsetxattr => modes::attribute(session, call),
         libc::SYS_fchown | libc::SYS_fchownat => modes::chown(session, call),
+        libc::SYS_setxattr | libc::SYS_lsetxattr => modes::attribute(session, call),
         libc::SYS_fsetxattr => modes::attribute(session, call),
+        libc::SYS_execve | libc::SYS_execveat => exec::exec(session, call),
+        libc::SYS_prctl => exec::hide(session),
         libc::SYS_io_uring_setup => refused(session, "io_uring_setup"),
         libc::SYS_io_setup => refused(session, "io_setup"),
         _ => names::carry_out(session, call),
@@ -105,10 +108,7 @@ fn descriptor(session: &mut Session, call: &Call, number: i32) -> Result<Descrip
         Ok(file) => file,
         // We have no room for it: it may be a mapped one, which nobody may write to untold.
         Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Err(errno),
-        Err(Errno::PERM) => {
-            session.refuse("calls of a process that nobody may look into");
-            return Ok(Descriptor::Unknown);
-        }
+        Err(Errno::PERM) => return hidden(session, call),
         Err(_) => return Ok(Descriptor::Unknown),
     };
     let stat = fstat(&file)?;
@@ -117,6 +117,20 @@ fn descriptor(session: &mut Session, call: &Call, number: i32) -> Result<Descrip
     };
     let flags = fcntl_getfl(&file)?;
     Ok(Descriptor::Mapped(Mapped { file, stat, flags, inode }))
+}
+
+/// A descriptor of a process that nobody may look into. What is only for files may be for a mapped
+/// one; anything else the kernel does.
+fn hidden(session: &mut Session, call: &Call) -> Result<Descriptor, Errno> {
+    let errno = match call.number {
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Errno::IO,
+        libc::SYS_sync_file_range => Errno::IO,
+        libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_ftruncate => Errno::PERM,
+        libc::SYS_fallocate | libc::SYS_fchmod => Errno::PERM,
+        _ => return Ok(Descriptor::Unknown),
+    };
+    session.refuse("calls on files by a process that nobody may look into");
+    Err(errno)
 }
 
 /// The same, where only mapped files matter.

@@ -222,6 +222,36 @@ os.lseek(fd, 0, 0); assert os.read(fd, 10) == b"s"
     assert_eq!(strict.transfers, [read]);
 }
 
+/// What the kernel reads for the program is read from the drive, too: what it copies elsewhere,
+/// and programs.
+#[test]
+fn copies_and_programs_are_read() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    std::fs::write(place.mapped.join("a"), vec![7; 10_000]).unwrap();
+    let size = std::fs::copy("/bin/true", place.mapped.join("program")).unwrap();
+    let numbers: HashMap<&[u8], u64> = HashMap::from([(&b"a"[..], 5), (b"program", 6)]);
+    let mut tree = Tree::of(&place.mapped, &mut |_, name| Some(Inode(numbers[name]))).unwrap();
+    let script = r#"
+import os
+a, to = os.open("a", os.O_RDONLY), os.open(os.environ["OUTSIDE"] + "/b", os.O_CREAT | os.O_RDWR)
+assert os.sendfile(to, a, 100, 5000) == 5000
+os.lseek(a, 9000, 0); assert os.sendfile(to, a, None, 5000) == 1000
+assert os.copy_file_range(a, to, 3000, 10) == 3000
+end, pipe = os.pipe()
+assert os.splice(a, pipe, 2000, 1) == 2000
+assert os.spawnv(os.P_WAIT, "./program", ["program"]) == 0
+"#;
+    let mut strict = Strict::default();
+    let ended = place.run_in(&mut tree, &["python3", "-c", script], &mut strict).unwrap();
+    assert_eq!(ended.code, 0, "{}", place.printed("err"));
+    let read = |inode, offset, len| Transfer { inode: Inode(inode), offset, len, way: Way::Read };
+    let expected = [read(5, 100, 5000), read(5, 9000, 1000), read(5, 10, 3000), read(5, 1, 2000)];
+    assert_eq!(strict.transfers, [&expected[..], &[read(6, 0, size)]].concat());
+}
+
 /// When the watcher stops the program, all its processes die.
 #[test]
 fn a_stop_ends_all_processes() {
