@@ -20,12 +20,13 @@
 mod calls;
 mod error;
 mod filter;
+mod guard;
 mod harmless;
 mod held;
 mod launch;
 mod mapping;
-mod notify;
 mod memory;
+mod notify;
 mod path;
 mod process;
 mod recorder;

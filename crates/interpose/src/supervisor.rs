@@ -16,11 +16,12 @@ use rustix::process::{
 
 use crate::calls;
 use crate::error::RunError;
+use crate::guard::Guard;
 use crate::held::{Held, HeldAnswers, Until};
 use crate::launch::{self, Program, Shared};
 use crate::mapping::Mappings;
 use crate::notify::{Call, Listener, Reply, last_error};
-use crate::process::Processes;
+use crate::process::{self, Processes};
 use crate::tree::Tree;
 use crate::watcher::{Answer, Course, Wants, Watcher};
 
@@ -60,6 +61,7 @@ pub fn run(
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(RunError::NoMask(last_error().into()));
     }
+    let guard = Guard::start();
     let started = launch::start(program, wants)?;
     // Files without a name are kept open here; the program has the limit that it had.
     let limit = getrlimit(Resource::Nofile);
@@ -77,9 +79,9 @@ pub fn run(
             wants,
             streams,
             refused: HashSet::new(),
+            sees_all: process::sees_all(),
             buffer: Buffer::new(),
             spare: Vec::new(),
-            sees_all: process::sees_all(),
             until: Until::default(),
         },
         main: Main { pid, process, code: None },
@@ -93,6 +95,7 @@ pub fn run(
         supervisor.kill();
     }
     drop(slack);
+    drop(guard);
     supervisor.ended(ended, program, &shared)
 }
 
@@ -129,11 +132,11 @@ pub(crate) struct Session<'a> {
     pub wants: Wants,
     streams: Streams,
     refused: HashSet<&'static str>,
+    /// Whether there is no process that this one may not look into.
+    pub sees_all: bool,
     pub buffer: Buffer,
     /// Memory for outputs, kept from call to call.
     pub spare: Vec<u8>,
-    /// Whether there is no process that this one may not look into.
-    pub sees_all: bool,
     /// When the call in progress gets its answer.
     until: Until,
 }
@@ -185,12 +188,6 @@ impl Session<'_> {
         }
     }
 
-    /// Files without a name that nobody has open go.
-    pub fn sweep(&mut self, at_end: bool) {
-        // Only memory that is written matters.
-        let with_memory = !self.mappings.is_empty();
-        for inode in self.tree.sweep(at_end, with_memory) {
-            // Nobody waits for it.
     /// Gives back descriptors of files that nobody has any more; whether there were any.
     fn give_back(&mut self) -> bool {
         let held = |it: &Self| it.tree.nameless() + it.mappings.held();
@@ -200,6 +197,12 @@ impl Session<'_> {
         held(self) < before
     }
 
+    /// Files without a name that nobody has open go.
+    pub fn sweep(&mut self, at_end: bool) {
+        // Only memory that is written matters.
+        let with_memory = !self.mappings.is_empty();
+        for inode in self.tree.sweep(at_end, with_memory) {
+            // Nobody waits for it.
             let _ = self.tell(&Operation::Forget { inode });
         }
     }

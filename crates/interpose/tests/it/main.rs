@@ -6,6 +6,7 @@ mod costs;
 mod effects;
 mod hostile;
 mod memory;
+mod rights;
 
 mod model;
 mod programs;
