@@ -26,7 +26,7 @@ use crate::tree::Tree;
 use crate::watcher::{Answer, Course, Wants, Watcher};
 
 /// Bytes of one call that are moved at once.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 4 << 20;
 /// As many files that are not mapped are told apart.
 const STREAMS: usize = 1 << 16;
 /// How often those that must die are looked for.

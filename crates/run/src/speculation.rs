@@ -21,7 +21,7 @@ pub struct Speculation {
     held: u64,
     /// A commit that the drive has until then, and up to which number it makes durable.
     committing: Option<(Instant, u64)>,
-    /// Commits that were begun.
+    /// Commits that asked the drive for something.
     pub commits: u64,
     /// The program has memory that others see: syncs wait again.
     pub is_off: bool,
@@ -65,9 +65,10 @@ impl Speculation {
         self.committing.is_none() && self.awaited().is_some() && self.failed.is_none()
     }
 
-    /// A commit of all that was done before has begun, and will be done then.
-    pub fn began(&mut self, at: Instant) {
-        self.commits += 1;
+    /// A commit of all that was done before has begun, and will be done then; it may have found
+    /// nothing to do.
+    pub fn began(&mut self, at: Instant, is_new: bool) {
+        self.commits += u64::from(is_new);
         self.committing = Some((at, self.answered));
     }
 

@@ -230,9 +230,13 @@ impl OnDrive {
     fn commit_answered(&mut self, now: Instant) {
         let Some(speculation) = &mut self.speculation else { return };
         if speculation.wants_commit(now) {
+            let before = self.disk.now();
             match self.files.apply(&Operation::SyncAll) {
-                // What it found done may still be under way on the drive.
-                Ok(()) => speculation.began(self.disk.until(Time::ZERO).unwrap_or(now)),
+                Ok(()) => {
+                    // What it found done may still be under way on the drive.
+                    let at = self.disk.until(Time::ZERO).unwrap_or(now);
+                    speculation.began(at, self.disk.now() > before);
+                }
                 Err(error) => speculation.fail(error),
             }
         }
