@@ -49,6 +49,8 @@ const FREED: u64 = 4 << 20;
 const FREED_PRESSED: u64 = 16 << 20;
 /// How long clients may hold up a stop.
 const GRACE: Duration = Duration::from_secs(5);
+/// The longest that a flush waits for those whom the last one answered, in ns.
+const GATHER: u64 = 1_000_000;
 /// How often [`Sync::EverySecond`] flushes, in ns.
 const SECOND: u64 = 1_000_000_000;
 
@@ -77,6 +79,11 @@ pub(super) struct Serving<'a> {
     holding: Vec<u32>,
     /// When the last flush began.
     flush_at: Time,
+    /// Who waited when it ended, answered or not, and until when the next one waits
+    /// for as many: else two halves of all clients would take turns, each with flushes
+    /// of its own.
+    gather: usize,
+    gather_until: Time,
     failed: Option<TreeError>,
     pub(super) report: Report,
     pub(super) start: Instant,
@@ -122,6 +129,8 @@ impl<'a> Serving<'a> {
             later: VecDeque::new(),
             holding: Vec::new(),
             flush_at: Time::ZERO,
+            gather: 0,
+            gather_until: Time::ZERO,
             failed: None,
             report: Report::default(),
             start: now,
@@ -226,7 +235,16 @@ impl<'a> Serving<'a> {
         let store = self.database.next_event().map(|at| at.since(now));
         let waits = self.options.sync == Sync::EverySecond && self.database.tokens().wants_flush();
         let flush = waits.then(|| (self.flush_at + SECOND).since(now));
-        [wakes, store, flush].into_iter().flatten().min()
+        let gather = self.is_gathering(now).then(|| self.gather_until.since(now));
+        [wakes, store, flush, gather].into_iter().flatten().min()
+    }
+
+    /// Whether a flush waits for those whom the last one answered.
+    fn is_gathering(&self, now: Time) -> bool {
+        self.options.sync == Sync::Always
+            && self.flushing.is_none()
+            && self.holding.len() < self.gather
+            && now < self.gather_until
     }
 
     /// Does what there is to do.
@@ -257,7 +275,7 @@ impl<'a> Serving<'a> {
         self.database.trash.free(if is_pressed { FREED_PRESSED } else { FREED });
         let now = self.clock.now();
         let is_due = match self.options.sync {
-            Sync::Always => true,
+            Sync::Always => !self.is_gathering(now),
             Sync::EverySecond => now >= self.flush_at + SECOND,
             Sync::No => false,
         };
@@ -297,6 +315,9 @@ impl<'a> Serving<'a> {
         if let Err(error) = result {
             self.failed.get_or_insert(error);
         }
+        let now = self.clock.now();
+        self.gather = self.holding.len();
+        self.gather_until = now + (now.since(self.flush_at) / 4).min(GATHER);
         for who in std::mem::take(&mut self.holding) {
             if let Some(Some(client)) = self.clients.get_mut(who as usize) {
                 client.is_holding = false;
