@@ -330,7 +330,8 @@ pub fn difference<D: Disk>(
         let is_same = kind(&there) == Some(known.kind)
             && (known.kind != Type::File || there.st_size as u64 == known.size)
             && (known.kind == Type::Link || there.st_mode & 0o7777 == u32::from(known.mode))
-            && (known.kind == Type::Folder || there.st_nlink as u64 == u64::from(known.links));
+            && (known.kind == Type::Folder
+                || u128::from(there.st_nlink) == u128::from(known.links));
         let is_same = is_same
             && match known.kind {
                 Type::Folder => {
