@@ -260,7 +260,7 @@ impl<D: Disk> Files<D> {
             pages.iter().filter_map(|(number, page)| Some((extents.block(*number)?, page)));
         let written = write_in_place(&mut self.disk, blocks);
         if let Err(error) = &written {
-            node.failed = Some(error.clone());
+            node.failed = Some(*error);
             self.failed.insert(inode);
         }
         self.unflushed = true;

@@ -191,14 +191,14 @@ mod tests {
         assert_eq!((waits.next(now), waits.next_due()), (None, Some(at)));
         assert_eq!(waits.next(at).map(|it| it.ticket), Some(later));
         // Of a read that failed each asks again for its own pages, once.
-        waits.begun(3, inode, vec![0..40]);
+        waits.begun(3, inode, vec![0..20, 20..40]);
         let own = waits.open(1, now);
         waits.wants(own, inode, 30..31);
         waits.wait_for(own, &[3]);
         let again = Again { ticket: own, inode, wanted: 30..31, error: Errno::IO };
-        let lost = Some((inode, vec![0..40]));
+        let lost = Some((inode, vec![0..20, 20..40]));
         assert_eq!(waits.read_over(3, Some(Errno::IO)), (lost, vec![again.clone()]));
-        waits.begun(4, inode, vec![30..31]);
+        waits.begun(4, inode, vec![30..31, 35..36]);
         waits.asked_again(&again, &[4]);
         assert_eq!(waits.next(now), None);
         assert_eq!(waits.read_over(4, Some(Errno::IO)).1, []);

@@ -242,7 +242,7 @@ impl<'a> Serving<'a> {
     /// Whether a flush waits for those whom the last one answered.
     fn is_gathering(&self, now: Time) -> bool {
         self.options.sync == Sync::Always
-            && self.flushing.is_none()
+            && self.database.tokens().wants_flush()
             && self.holding.len() < self.gather
             && now < self.gather_until
     }
