@@ -636,3 +636,33 @@ fn what_was_answered_survives_kills_in_a_log() {
 fn what_was_answered_survives_kills_in_place() {
     kill_kind("--profile null", "--pages in-place");
 }
+
+/// A flush fails: the client whose reply waits for it is closed without one; then what was
+/// flushed is read, and what would tell of more is an error.
+#[test]
+fn what_a_failed_flush_takes_is_never_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = "--pages log --sync always --fault flush,from=12";
+    let socket = dir.path().join("redis.sock");
+    let mut server = Server::start("mem:znand,size=64M", &socket, options);
+    let mut client = server.connect();
+    let is_set = |i: &u64| {
+        client.send(&format!("SET key{i} value{i}"))
+            && client.byte().is_some_and(|byte| {
+                assert_eq!(byte, b'+');
+                (0..4).all(|_| client.byte().is_some())
+            })
+    };
+    let set = (0..100).take_while(is_set).count();
+    assert!((1..100).contains(&set), "{set} were answered");
+    let mut client = server.connect();
+    assert_eq!(client.ask("GET key0"), bulk("value0"));
+    for lost in [format!("GET key{set}"), "DBSIZE".into(), "SET key0 2".into()] {
+        let mut client = server.connect();
+        assert!(client.send(&lost));
+        assert_eq!(client.byte(), Some(b'-'), "{lost}");
+    }
+    assert_eq!(client.ask("GET key0"), bulk("value0"));
+    kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+}
