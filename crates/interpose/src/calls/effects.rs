@@ -24,10 +24,10 @@ pub(crate) fn is_seen(session: &mut Session, call: &Call) -> bool {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open => open_is_seen(session, call, libc::AT_FDCWD, 0),
         // The other end sees it, and who waits for a lock.
-        libc::SYS_close => has_end(session, call, 0) || has_lock(session, call),
-        libc::SYS_dup3 => has_end(session, call, 1),
+        libc::SYS_close => close_is_seen(session, call, 0),
+        libc::SYS_dup3 => close_is_seen(session, call, 1),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_dup2 => has_end(session, call, 1),
+        libc::SYS_dup2 => close_is_seen(session, call, 1),
         libc::SYS_ioctl | libc::SYS_fcntl | libc::SYS_flock => !is_mapped(session, call),
         libc::SYS_fchown | libc::SYS_fremovexattr => !is_mapped(session, call),
         libc::SYS_utimensat if call.args[1] == 0 => !is_mapped(session, call),
@@ -56,25 +56,21 @@ fn leads_to_mapped(session: &mut Session, call: &Call, folder: i32, n: usize) ->
     place.is_ok_and(|it| matches!(session.tree.find(&it.folder), Ok(Some(_))))
 }
 
-/// Whether the descriptor is of something that has another end: not a file or a folder.
-fn has_end(session: &mut Session, call: &Call, n: usize) -> bool {
+/// Whether others see that the descriptor is no more: who is at the other end, or waits for its
+/// lock.
+fn close_is_seen(session: &mut Session, call: &Call, n: usize) -> bool {
     match descriptor(session, call, call.int(n)) {
-        Ok(Descriptor::Other(stat)) => {
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
-        }
+        Ok(Descriptor::Other(stat)) => match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory | FileType::Symlink => false,
+            FileType::RegularFile => {
+                let about = format!("/proc/{}/fdinfo/{}", call.thread, call.int(n));
+                std::fs::read_to_string(about).is_ok_and(|text| text.contains("lock:"))
+            }
+            _ => true,
+        },
         Ok(Descriptor::Mapped(_) | Descriptor::Unknown) => false,
         Err(_) => true,
     }
-}
-
-/// Whether a regular file that is not mapped has a lock, which goes when it is closed.
-fn has_lock(session: &mut Session, call: &Call) -> bool {
-    if is_mapped(session, call) {
-        return false;
-    }
-    let about = format!("/proc/{}/fdinfo/{}", call.thread, call.int(0));
-    std::fs::read_to_string(about).is_ok_and(|text| text.contains("lock:"))
 }
 
 /// Whether an open makes, cuts, or is met by others.

@@ -24,6 +24,7 @@ mod metrics;
 mod parity;
 mod published;
 mod ruled;
+mod run;
 mod serve;
 mod servers;
 mod standard;
