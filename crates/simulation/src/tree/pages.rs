@@ -192,6 +192,9 @@ impl PageStore for Pages {
         count: usize,
         copy: &mut dyn FnMut(usize, &mut [u8]),
     ) {
+        if self.fails(id, false) {
+            return;
+        }
         if self.breaks(TreeBreak::DropLog, 16) {
             self.said.push_back(StoreDone::Write { id, result: Ok(()) });
             return;

@@ -637,12 +637,12 @@ fn what_was_answered_survives_kills_in_place() {
     kill_kind("--profile null", "--pages in-place");
 }
 
-/// A flush fails: the client whose reply waits for it is closed without one; then what was
-/// flushed is read, and what would tell of more is an error.
+/// A flush fails, which is a write of the redo log: the client whose reply waits for it is closed
+/// without one; then what was flushed is read, and what would tell of more is an error.
 #[test]
 fn what_a_failed_flush_takes_is_never_seen() {
     let dir = tempfile::tempdir().unwrap();
-    let options = "--pages log --sync always --fault flush,from=12";
+    let options = "--pages log --sync always --fault write,from=40";
     let socket = dir.path().join("redis.sock");
     let mut server = Server::start("mem:znand,size=64M", &socket, options);
     let mut client = server.connect();
