@@ -71,6 +71,8 @@ struct Waiting {
     since: Option<Instant>,
     /// Whether it ever lets them go.
     lets_go: bool,
+    /// How long it is looked at, if it does not go on.
+    long: Duration,
     went_on: bool,
     shares: bool,
     /// Whether others had seen something when it was stopped.
@@ -79,7 +81,7 @@ struct Waiting {
 
 impl Waiting {
     fn is_over(&self) -> bool {
-        self.since.is_some_and(|since| since.elapsed() >= LONG)
+        self.went_on || self.since.is_some_and(|since| since.elapsed() >= self.long)
     }
 }
 
@@ -114,7 +116,7 @@ impl Watcher for Waiting {
     fn course(&mut self) -> Course {
         let Some(since) = self.since else { return Course::Go(None) };
         if !self.is_over() {
-            return Course::Go(Some(since + LONG));
+            return Course::Go(Some(since + self.long));
         }
         if !self.lets_go {
             // Asked again when all were killed.
@@ -156,6 +158,7 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
         syncs: 0,
         since: None,
         lets_go,
+        long: if what == "nothing" { Duration::from_secs(30) } else { LONG },
         went_on: false,
         shares: false,
         seen_early: None,
