@@ -51,6 +51,8 @@ mod format;
 mod layout;
 mod open;
 mod records;
+mod segment;
+mod task;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -63,6 +65,8 @@ use self::fewest::Fewest;
 use self::format::{Entry, Place, Seals};
 use self::layout::Layout;
 pub use self::layout::LogConfig;
+use self::segment::{Segment, State};
+use self::task::{Covered, Task};
 use super::awaited::Awaited;
 use super::beside::{Beside, Writing};
 use super::blocks::{Blocks, buffer};
@@ -103,67 +107,6 @@ const LEAST_ROOM: usize = 16;
 /// How many times the whole log may be collected without a batch and without one
 /// more free segment: then collection wins nothing, and ends.
 const VICTIMS: usize = 4;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    /// The head, or the one after it.
-    Open,
-    Closed,
-    Collecting,
-    /// All that lived in it is on its way to another.
-    Moved,
-    /// Nothing lives in it; so many checkpoints had begun then.
-    Dead(u64),
-    Trimming,
-    /// It has a page that cannot be read.
-    Stuck,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    state: State,
-    /// Blocks that the map names.
-    live: u16,
-    /// Records in it that the map has not learned of.
-    records: u16,
-    /// Reads under way.
-    reads: u16,
-    /// Pages that collection has copied and that the map has not learned of.
-    /// Until it has, their blocks must not come to hold the same pages again.
-    copied: u16,
-}
-
-/// What a transfer is for.
-#[derive(Clone, Copy, Debug, Default)]
-enum Task {
-    #[default]
-    Opening,
-    Page {
-        page: u64,
-        segment: u32,
-    },
-    Record(u64),
-    Collect(u32),
-    /// The tree's number of it; `None` for the log's own.
-    Flush(Option<u32>, Covered),
-    Trim(u32),
-    CheckpointPart,
-    CheckpointFlush(Covered),
-    CheckpointHeader,
-    /// A block beside the pages.
-    ReadBeside(u64),
-    WriteBeside(u8),
-}
-
-/// What a flush makes durable.
-#[derive(Clone, Copy, Debug, Default)]
-struct Covered {
-    /// The records before this one.
-    records: u64,
-    /// So many trims of segments, from the first on.
-    trims: u64,
-}
 
 /// A record on its way.
 struct Record {
@@ -646,20 +589,5 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
 
     fn log(&self) -> Option<LogCounters> {
         Some(self.counters)
-    }
-}
-
-impl Task {
-    fn what(&self) -> &'static str {
-        match self {
-            Task::Opening | Task::Page { .. } => "read a page",
-            Task::Record(_) => "write a record of the log",
-            Task::Collect(_) => "read a segment",
-            Task::Flush(..) | Task::CheckpointFlush(_) => "flush",
-            Task::Trim(_) => "trim a segment",
-            Task::ReadBeside(_) => "read the redo log",
-            Task::WriteBeside(_) => "write to the redo log",
-            Task::CheckpointPart | Task::CheckpointHeader => "write a checkpoint",
-        }
     }
 }
