@@ -28,9 +28,9 @@ TARGET_DIR := $${CARGO_TARGET_DIR:-target}
 # Foreign programs that the client tests use, each with its Debian package.
 CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind redis-cli:redis-tools redis-server:redis-server db_bench:rocksdb-tools sqlite3:sqlite3 git:git chromium:chromium
 
-# All that tests use, without the benchmarks; a build of one package alone has
-# other features and is another build.
-TESTED := --locked --workspace --exclude ssdkit-benches
+# All that tests use, without the benchmarks, and what is tested from Python; a
+# build of one package alone has other features and is another build.
+TESTED := --locked --workspace --exclude ssdkit-benches --exclude ssdkit-python
 # Examples are checked by the lints, and built where they are run.
 TESTS := --lib --bins --tests
 DEBUG_BINARIES := $(CARGO) test $(TESTED) $(TESTS) --no-run --quiet

@@ -1,0 +1,29 @@
+//! The module `ssdkit._core`: what the Python package of the same name stands on.
+//!
+//! It takes Python's values apart, runs what the command line runs, with the
+//! interpreter's lock released, and gives the results as Python's. It decides
+//! nothing: options, their texts and their errors are the command line's own. No
+//! panic crosses into Python but as its `PanicException`, which is a defect here.
+
+use pyo3::prelude::*;
+
+mod arguments;
+mod bench;
+mod error;
+mod value;
+
+/// The native half of the package ssdkit; not for use by itself.
+#[pymodule]
+mod _core {
+    use super::*;
+
+    #[pymodule_export]
+    use super::bench::bench;
+    #[pymodule_export]
+    use super::error::{DriveError, Error, UsageError};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
