@@ -1,6 +1,7 @@
 //! A drive with fault rules above it.
 
 // What `has_what_is_below` names is all of it.
+use super::layers::has_what_is_below;
 use super::*;
 
 /// A drive in which things go wrong on purpose.

@@ -1,0 +1,254 @@
+//! Layers before the targets of a drive: each is a drive over another, and is ended with
+//! it. Fails where a layer cannot give down what it holds.
+
+use device::{Buffered, CacheCounters, Cached, Coarse, Link, PowerHealth, Powered, Queued};
+use ftl::{Target, WriteCounters};
+use nvram::{JournalError, Protected};
+use port::{Port, Ring, Shape, Striped, Time};
+use ruled::SetInstaller;
+
+use super::{Boxed, DONE, Drive, Ended, PartOf};
+use crate::backing::Store;
+use crate::error::Error;
+use crate::lower::Lower;
+use crate::patience::Patience;
+use crate::shared::Shared;
+
+/// Of a layer of a drive that has all its targets below, and the outside of that.
+macro_rules! has_what_is_below {
+    () => {
+        fn shards(&self) -> usize {
+            self.below().shards()
+        }
+
+        fn lower(&self, shard: usize) -> &dyn Lower {
+            self.below().lower(shard)
+        }
+
+        fn lower_mut(&mut self, shard: usize) -> &mut dyn Lower {
+            self.below_mut().lower_mut(shard)
+        }
+
+        fn targets(&self) -> usize {
+            self.below().targets()
+        }
+
+        fn target(&self, target: usize) -> &dyn Target {
+            self.below().target(target)
+        }
+
+        fn target_mut(&mut self, target: usize) -> &mut dyn Target {
+            self.below_mut().target_mut(target)
+        }
+
+        fn part(&self, target: usize) -> Option<PartOf<'_>> {
+            self.below().part(target)
+        }
+
+        fn gone(&self) -> WriteCounters {
+            self.below().gone()
+        }
+
+        fn shared(&self) -> Option<&Shared> {
+            self.below().shared()
+        }
+
+        fn shared_mut(&mut self) -> Option<&mut Shared> {
+            self.below_mut().shared_mut()
+        }
+
+        fn valid_blocks(&self, shard: usize, chunk: usize) -> u32 {
+            self.below().valid_blocks(shard, chunk)
+        }
+
+        fn tend(&mut self, now: Time) {
+            self.below_mut().tend(now);
+        }
+
+        fn rules(&self) -> Option<SetInstaller> {
+            self.below().rules()
+        }
+
+        fn shape(&self) -> Shape {
+            self.below().shape()
+        }
+    };
+}
+pub(super) use has_what_is_below;
+
+impl<D: Drive> Drive for Link<D> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        Box::new(self.into_below()).end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+}
+
+impl Drive for Coarse<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+}
+
+impl Drive for Buffered<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+}
+
+impl Drive for Queued<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().into_below().end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+}
+
+impl Drive for Cached<Boxed> {
+    has_what_is_below!();
+
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        let (mut done, mut at) = (Ring::new(DONE), now);
+        // What is still read ahead comes back first.
+        while !self.is_idle()
+            && let Some(event) = self.next_event()
+        {
+            at = at.max(event);
+            self.advance(event, &mut done);
+            done.drain().for_each(drop);
+        }
+        self.into_below().end(at)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        Some(self.counters())
+    }
+}
+
+impl Drive for Powered<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+
+    fn power(&self, now: Time) -> Option<PowerHealth> {
+        Some(self.health(now))
+    }
+}
+
+impl Drive for Protected<Boxed, Store> {
+    has_what_is_below!();
+
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        let mut done = Ring::new(DONE);
+        let mut patience = Patience::default();
+        let mut at = now;
+        while !self.is_idle() {
+            let Some(event) = self.next_event() else { break };
+            at = at.max(event);
+            self.advance(event, &mut done);
+            done.drain().for_each(drop);
+            patience.look(event);
+        }
+        let (below, journal) = self.into_below();
+        let ended = below.end(at)?;
+        // All is in flash: nothing is to be written again.
+        if let Some(mut journal) = journal {
+            journal.clear().map_err(|e| Error::Failed(e.to_string()))?;
+        }
+        Ok(ended)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        let stopped = |e: &JournalError| (Error::Failed(e.to_string()), e.is_full());
+        let frozen = |status| {
+            let text = format!("the drive did not take what its protected cache holds: {status}");
+            (Error::Failed(text), false)
+        };
+        let of_cache = || self.error().map(stopped).or_else(|| self.frozen().map(frozen));
+        self.below().fault().or_else(of_cache)
+    }
+}
+
+impl Drive for Striped<Boxed> {
+    fn shards(&self) -> usize {
+        self.count()
+    }
+
+    fn lower(&self, shard: usize) -> &dyn Lower {
+        self.shard(shard).lower(0)
+    }
+
+    fn lower_mut(&mut self, shard: usize) -> &mut dyn Lower {
+        self.shard_mut(shard).lower_mut(0)
+    }
+
+    fn target(&self, shard: usize) -> &dyn Target {
+        self.shard(shard).target(0)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Target {
+        self.shard_mut(shard).target_mut(0)
+    }
+
+    fn shape(&self) -> Shape {
+        Striped::shape(self)
+    }
+
+    /// Ends all of them, also where one fails.
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        let all: Vec<_> = self.into_shards().into_iter().map(|shard| shard.end(now)).collect();
+        let mut whole = Ended { shards: Vec::new(), at: now };
+        for ended in all {
+            let Ended { shards, at } = ended?;
+            whole.shards.extend(shards);
+            whole.at = whole.at.max(at);
+        }
+        Ok(whole)
+    }
+}
