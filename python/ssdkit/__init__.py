@@ -1,5 +1,53 @@
-"""A solid-state drive in software."""
+"""A solid-state drive in software.
 
-from ssdkit._core import DriveError, Error, UsageError, __version__, bench
+>>> import ssdkit
+>>> report = ssdkit.bench("mem:tlc,size=64M", rw="randread", qd=8, precondition="seq", ios=5000)
+>>> report.latency.n
+5000
+"""
 
-__all__ = ["DriveError", "Error", "UsageError", "__version__", "bench"]
+from ssdkit._core import DriveError, Error, UsageError, __version__
+from ssdkit.commands import (
+    bench,
+    create,
+    explain,
+    explain_replay,
+    info,
+    profile,
+    profiles,
+    replay,
+    snapshot,
+    study,
+    test,
+    twin,
+)
+from ssdkit.comparison import Comparison, compare
+from ssdkit.explanation import Explanation
+from ssdkit.histogram import Histogram
+from ssdkit.report import Report
+from ssdkit.table import Table
+
+__all__ = [
+    "Comparison",
+    "DriveError",
+    "Error",
+    "Explanation",
+    "Histogram",
+    "Report",
+    "Table",
+    "UsageError",
+    "__version__",
+    "bench",
+    "compare",
+    "create",
+    "explain",
+    "explain_replay",
+    "info",
+    "profile",
+    "profiles",
+    "replay",
+    "snapshot",
+    "study",
+    "test",
+    "twin",
+]

@@ -250,6 +250,9 @@ pub struct BenchArgs {
     /// Write a page with pictures, too, for a browser.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// Keep what pictures of dies need also where no page is written.
+    #[arg(skip)]
+    pub pictures: bool,
     /// Keep where the time of all requests went, for `ssdkit explain`.
     #[arg(skip)]
     pub explains: bool,

@@ -58,23 +58,99 @@ pub(crate) fn explain_bench(
     asked: &[String],
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let slowest = Some(bench.slowest.unwrap_or(SLOWEST));
-    let drive = bench.drive.found()?;
-    let bench = BenchArgs { drive, slowest, explains: true, ..bench.clone() };
-    bench.check()?;
-    if asked.len() > MOST_IFS {
-        return Err(Error::Usage(format!("--what-if may be given {MOST_IFS} times")));
+    let explained = Explained::of(bench, asked)?;
+    explained.print(out)?;
+    explained.failed.map_or(Ok(()), Err)
+}
+
+/// A run that tells why, and those that differ from it in one key.
+pub struct Explained {
+    bench: BenchArgs,
+    asked: Vec<String>,
+    /// The run.
+    pub outcome: Outcome,
+    /// Those that differ, in the order asked for; the last may be missing.
+    pub others: Vec<Outcome>,
+    /// Why they are missing, where that is an error.
+    pub failed: Option<Error>,
+}
+
+impl Explained {
+    /// Runs a bench, and again with each key set that is asked for.
+    pub fn of(bench: &BenchArgs, asked: &[String]) -> Result<Explained, Error> {
+        let slowest = Some(bench.slowest.unwrap_or(SLOWEST));
+        let drive = bench.drive.found()?;
+        let bench = BenchArgs { drive, slowest, explains: true, ..bench.clone() };
+        bench.check()?;
+        if asked.len() > MOST_IFS {
+            return Err(Error::Usage(format!("--what-if may be given {MOST_IFS} times")));
+        }
+        let ifs: Vec<_> = asked.iter().map(|set| what_if(&bench, set)).collect();
+        let ifs = ifs.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut watch = Watch::terminal(bench.max_time.map(Duration::from_nanos))?;
+        let runs = all(&bench, &ifs, &mut watch);
+        watch.end();
+        let (outcome, others, error) = runs?;
+        let failed = error.map(|e| of_what_if(&asked[others.len()], e));
+        Ok(Explained { bench, asked: asked.to_vec(), outcome, others, failed })
     }
-    let ifs: Vec<_> = asked.iter().map(|set| what_if(&bench, set)).collect();
-    let ifs = ifs.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut watch = Watch::terminal(bench.max_time.map(Duration::from_nanos))?;
-    let runs = all(&bench, &ifs, &mut watch);
-    watch.end();
-    let (outcome, others, error) = runs?;
-    let failed = error.map(|e| of_what_if(&asked[others.len()], e));
-    let others: Vec<_> = asked.iter().map(String::as_str).zip(others).collect();
-    print(&bench, &outcome, (asked, &others), out)?;
-    failed.map_or(Ok(()), Err)
+
+    /// Why, for a terminal: of several loads each by itself, what was compared, and what
+    /// to try.
+    pub fn to_text(&self) -> String {
+        let mut text = head(&self.outcome);
+        if self.outcome.report.void.is_none() {
+            text += &why(&self.outcome).tables(WIDE);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What the runs that differ show, or what to try where there are none.
+    pub fn compared(&self) -> String {
+        let others: Vec<_> = self.asked.iter().map(String::as_str).zip(&self.others).collect();
+        match self.asked[..] {
+            [] => advice(&self.bench, &self.outcome),
+            _ => compared(&self.outcome, &others) + &cut_short(&self.asked, &others),
+        }
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let mut json = self.outcome.to_json();
+        json["explained"] = self.outcome.causes.as_ref().map_or(Value::Null, causes_json);
+        let other =
+            |(set, other): (&String, &Outcome)| json!({ "set": set, "run": other.to_json() });
+        json["what_if"] = self.asked.iter().zip(&self.others).map(other).collect();
+        let is_cut = self.others.len() < self.asked.len();
+        json["interrupted"] = (self.outcome.interrupted || is_cut).into();
+        json
+    }
+
+    /// Prints it. Fails afterwards when requests failed.
+    fn print(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let is_json = self.bench.json;
+        if is_json {
+            writeln!(out, "{:#}", self.to_json())?;
+        } else {
+            out.write_all(self.to_text().as_bytes())?;
+            if self.outcome.report.void.is_some() {
+                return self.outcome.finish_print(false, out);
+            }
+            self.outcome.print_slowest(out)?;
+            out.write_all(self.compared().as_bytes())?;
+        }
+        self.outcome.finish_print(is_json, out)?;
+        self.problem().map_or(Ok(()), Err)
+    }
+
+    /// Why the command fails of runs that differ, if it does.
+    pub fn problem(&self) -> Option<Error> {
+        self.asked.iter().zip(&self.others).find_map(|(set, other)| {
+            let problem = other.problem.as_ref()?;
+            Some(Error::Failed(format!("--what-if {set}: {problem}")))
+        })
+    }
 }
 
 /// An error of a run that differs says of which.
@@ -150,42 +226,6 @@ fn what_if(bench: &BenchArgs, set: &str) -> Result<BenchArgs, Error> {
     };
     other.check().map_err(|e| of_what_if(set, e))?;
     Ok(other)
-}
-
-/// Prints a run, and of those that were asked for beside it the ones that were run.
-fn print(
-    bench: &BenchArgs,
-    outcome: &Outcome,
-    (asked, others): (&[String], &[(&str, Outcome)]),
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    if bench.json {
-        let mut json = outcome.to_json();
-        json["explained"] = outcome.causes.as_ref().map_or(Value::Null, causes_json);
-        let other = |(set, other): &(&str, Outcome)| json!({ "set": set, "run": other.to_json() });
-        json["what_if"] = others.iter().map(other).collect();
-        json["interrupted"] = (outcome.interrupted || others.len() < asked.len()).into();
-        writeln!(out, "{json:#}")?;
-    } else {
-        let mut text = head(outcome);
-        if outcome.report.void.is_some() {
-            out.write_all(text.as_bytes())?;
-            return outcome.finish_print(false, out);
-        }
-        text += &why(outcome).tables(WIDE);
-        writeln!(out, "{text}")?;
-        outcome.print_slowest(out)?;
-        let last = match asked {
-            [] => advice(bench, outcome),
-            _ => compared(outcome, others) + &cut_short(asked, others),
-        };
-        out.write_all(last.as_bytes())?;
-    }
-    outcome.finish_print(bench.json, out)?;
-    others.iter().try_for_each(|(set, other)| match &other.problem {
-        Some(problem) => Err(Error::Failed(format!("--what-if {set}: {problem}"))),
-        None => Ok(()),
-    })
 }
 
 /// What there is to tell: of several loads each by itself.
@@ -296,15 +336,18 @@ mod tests {
         let ifs = asked.each_ref().map(|set| what_if(&bench, set).unwrap());
         let none = others_than(&outcome, &ifs, &mut Watch::until(Duration::ZERO)).0;
         assert!(none.is_empty());
-        let told = |others: &[(&str, Outcome)]| {
+        let told = |others: &[Outcome]| {
+            let (bench, outcome) = (bench.clone(), outcome.clone());
+            let (asked, others) = (asked.to_vec(), others.to_vec());
             let mut out = Vec::new();
-            print(&bench, &outcome, (&asked, others), &mut out).unwrap();
+            let explained = Explained { bench, asked, outcome, others, failed: None };
+            explained.print(&mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let text = told(&[]);
         assert!(text.contains("\nnot run: suspend=true, pus=8\n"), "{text}");
         assert!(!text.contains("--what-if") && !text.contains("what if"), "{text}");
-        let text = told(&[("suspend=true", Outcome { interrupted: true, ..run(&ifs[0]) })]);
+        let text = told(&[Outcome { interrupted: true, ..run(&ifs[0]) }]);
         assert!(
             text.contains("\nstopped before its end: suspend=true\n\nnot run: pus=8\n"),
             "{text}"
@@ -320,9 +363,11 @@ mod tests {
         bench.check().unwrap();
         let outcome = run(&bench);
         let mut out = Vec::new();
-        let ifs = [what_if(&bench, "suspend=true").unwrap()].map(|one| run(&one));
-        let ifs: Vec<_> = ["suspend=true"].into_iter().zip(ifs).collect();
-        print(&bench, &outcome, (&["suspend=true".into()], &ifs), &mut out).unwrap();
+        let others = vec![run(&what_if(&bench, "suspend=true").unwrap())];
+        let (bench, outcome) = (bench.clone(), outcome.clone());
+        let asked = vec!["suspend=true".into()];
+        let explained = Explained { bench, asked, outcome, others, failed: None };
+        explained.print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for part in [
             "\nload 0: randread 4 KiB, depth 4, queue 0: ",

@@ -52,13 +52,21 @@ mod void;
 
 pub use self::replay::ReplayArgs;
 pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
-pub use explain::{ExplainArgs, ExplainCommand, ServedArgs, explain};
+pub use explain::{ExplainArgs, ExplainCommand, Explained, ServedArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
 pub use void::why_void;
 use void::{left_inside, saturated, void};
 
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let (outcome, written) = measure_and_draw(args)?;
+    outcome.print(args.json, out)?;
+    written
+}
+
+/// Runs, and writes its page where one is asked for. What was measured is told, whatever
+/// becomes of its page.
+pub fn measure_and_draw(args: &BenchArgs) -> Result<(Outcome, Result<(), Error>), Error> {
     let args = &BenchArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
     let page = args.report.as_ref().map(|path| page_file(path)).transpose()?;
@@ -66,10 +74,8 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
     let outcome = measure(args, &mut watch);
     watch.end();
     let outcome = outcome?;
-    // What was measured is told, whatever becomes of its page.
     let written = page.map_or(Ok(()), |file| write_page(file, &outcome));
-    outcome.print(args.json, out)?;
-    written
+    Ok((outcome, written))
 }
 
 /// The file that a page goes to.
@@ -300,7 +306,7 @@ impl<'a> Bench<'a> {
         let slowest = args.slowest.unwrap_or(0) as usize;
         let (explains, pauses) = (args.explains, args.bursts.pauses());
         let mut runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
-        (runner.charts, runner.die_clocks) = (args.is_drawn(), args.report.is_some());
+        (runner.charts, runner.die_clocks) = (args.is_drawn(), args.draws_dies());
         let takes = replay::Takes::of(shape);
         Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
     }
@@ -406,6 +412,10 @@ impl<'a> Bench<'a> {
         let of = |op| Direction::new(tally.latency(op), tally.bytes(op), seconds);
         let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
         let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
+        let [reads, writes, trims, flushes] =
+            [BlockOp::Read, BlockOp::Write, BlockOp::Trim, BlockOp::Flush]
+                .map(|op| tally.latency(op));
+        let cells = [&all, reads, writes, trims, flushes].map(|one| one.cells().collect());
         let both = read.ios > 0 && write.ios > 0;
         // What a drive that is not ours wrote is not known here.
         let tells = matches!(self.args.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
@@ -466,6 +476,7 @@ impl<'a> Bench<'a> {
         };
         let slowest = SlowestReport::of(self.args.slowest, &tally, &jobs);
         Outcome {
+            cells,
             open_loop,
             new_drive: false,
             raised_spare: None,

@@ -44,6 +44,8 @@ const WARNINGS: usize = 8;
 pub struct Outcome {
     /// The report. Its drive is in few words.
     pub report: Report,
+    /// Latencies of all I/Os, reads, writes, trims and flushes: in ns, rising, and how often.
+    pub cells: [Vec<(u64, u64)>; 5],
     /// The drive's effective configuration.
     pub drive: Value,
     /// Whether a new drive was written as it was.
@@ -298,69 +300,85 @@ impl Outcome {
         if json {
             writeln!(out, "{:#}", self.to_json())?;
         } else {
-            write!(out, "{}", self.report.to_text_in(columns()))?;
-            let is_void = self.report.void.is_some();
-            for (n, job) in self.jobs.iter().enumerate() {
-                writeln!(out, "{:<12}{}", format!("load {n}"), job.to_text(is_void))?;
-            }
-            for (i, text) in self.replay.iter().flat_map(ReplayReport::lines).enumerate() {
-                let label = if i == 0 { "replay" } else { "" };
-                writeln!(out, "{label:<12}{text}")?;
-            }
-            for (label, text) in self.notes() {
-                writeln!(out, "{label:<12}{text}")?;
-            }
-            if let Some(flush) = &self.flush {
-                let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
-                writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
-            }
-            if let Some(bursts) = &self.bursts {
-                writeln!(out, "bursts      {bursts}")?;
-            }
-            if let Some(accounts) = &self.block_layer {
-                write!(out, "{}", accounts.to_text())?;
-            }
-            if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
-                writeln!(out, "recovery    {recovery}")?;
-            }
-            if let Some(parity) = &self.parity {
-                writeln!(out, "parity      {parity}")?;
-            }
-            if let Some(slc) = &self.slc {
-                writeln!(out, "SLC cache   {slc}")?;
-            }
-            if let Some(errors) = &self.flash_errors {
-                writeln!(out, "flash       {errors}")?;
-            }
-            if let Some(array) = &self.array {
-                writeln!(out, "array       {array}")?;
-            }
-            for (label, text) in self.caches.lines() {
-                writeln!(out, "{label:<12}{text}")?;
-            }
-            if let Some(power) = &self.power {
-                writeln!(out, "power       {power}")?;
-            }
-            if let Some(energy) = &self.energy {
-                writeln!(out, "energy      {energy}")?;
-            }
-            self.print_slowest(out)?;
-            for (i, one) in self.injected.iter().enumerate() {
-                let label = if i == 0 { "faults" } else { "" };
-                writeln!(out, "{label:<12}{} {}", units::exactly(one.times, "time"), one.rule)?;
-            }
-            if let Some(first) = &self.first_failed {
-                let n = self.report.failed_requests;
-                writeln!(out, "failed      {n} requests, in no figure above; first: {first}")?;
-            }
+            self.write_text(columns(), out)?;
         }
         self.finish_print(json, out)
     }
 
+    /// As the command prints it on a terminal of so many columns.
+    pub fn to_text(&self, columns: usize) -> String {
+        let mut text = Vec::new();
+        self.write_text(columns, &mut text).expect("a vector takes all text");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn write_text(&self, columns: usize, out: &mut dyn Write) -> Result<(), Error> {
+        write!(out, "{}", self.report.to_text_in(columns))?;
+        let is_void = self.report.void.is_some();
+        for (n, job) in self.jobs.iter().enumerate() {
+            writeln!(out, "{:<12}{}", format!("load {n}"), job.to_text(is_void))?;
+        }
+        for (i, text) in self.replay.iter().flat_map(ReplayReport::lines).enumerate() {
+            let label = if i == 0 { "replay" } else { "" };
+            writeln!(out, "{label:<12}{text}")?;
+        }
+        for (label, text) in self.notes() {
+            writeln!(out, "{label:<12}{text}")?;
+        }
+        if let Some(flush) = &self.flush {
+            let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
+            writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
+        }
+        if let Some(bursts) = &self.bursts {
+            writeln!(out, "bursts      {bursts}")?;
+        }
+        if let Some(accounts) = &self.block_layer {
+            write!(out, "{}", accounts.to_text())?;
+        }
+        if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
+            writeln!(out, "recovery    {recovery}")?;
+        }
+        if let Some(parity) = &self.parity {
+            writeln!(out, "parity      {parity}")?;
+        }
+        if let Some(slc) = &self.slc {
+            writeln!(out, "SLC cache   {slc}")?;
+        }
+        if let Some(errors) = &self.flash_errors {
+            writeln!(out, "flash       {errors}")?;
+        }
+        if let Some(array) = &self.array {
+            writeln!(out, "array       {array}")?;
+        }
+        for (label, text) in self.caches.lines() {
+            writeln!(out, "{label:<12}{text}")?;
+        }
+        if let Some(power) = &self.power {
+            writeln!(out, "power       {power}")?;
+        }
+        if let Some(energy) = &self.energy {
+            writeln!(out, "energy      {energy}")?;
+        }
+        self.write_slowest(columns, out)?;
+        for (i, one) in self.injected.iter().enumerate() {
+            let label = if i == 0 { "faults" } else { "" };
+            writeln!(out, "{label:<12}{} {}", units::exactly(one.times, "time"), one.rule)?;
+        }
+        if let Some(first) = &self.first_failed {
+            let n = self.report.failed_requests;
+            writeln!(out, "failed      {n} requests, in no figure above; first: {first}")?;
+        }
+        Ok(())
+    }
+
     /// Prints the slowest requests, where there are any.
     pub(crate) fn print_slowest(&self, out: &mut dyn Write) -> Result<(), Error> {
+        self.write_slowest(columns(), out)
+    }
+
+    fn write_slowest(&self, columns: usize, out: &mut dyn Write) -> Result<(), Error> {
         if let Some(slowest) = &self.slowest {
-            write!(out, "{}", slowest.to_text(&why(self), columns().min(TABLE)))?;
+            write!(out, "{}", slowest.to_text(&why(self), columns.min(TABLE)))?;
         }
         Ok(())
     }

@@ -156,7 +156,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), Error> {
 impl ReplayArgs {
     /// The bench that replays the trace, which is opened. What a bench asks of itself is
     /// what brings the drive to its steady state: random 4 KiB, half of them reads.
-    fn bench(&self) -> Result<BenchArgs, Error> {
+    pub fn bench(&self) -> Result<BenchArgs, Error> {
         let is_closed = self.pace == Pace::Closed;
         if self.qd.is_some() && !is_closed {
             let text = "--qd is for --pace closed: add it, or leave --qd out";

@@ -1,9 +1,11 @@
 //! Who watches a run: a bar on a terminal, Ctrl-C, and a limit on the wall.
 //!
 //! The bar is on standard error, and only where that is a terminal. Ctrl-C
-//! asks once; a second one ends the process. A terminal that is closed asks. May
-//! fail: the system refuses a signal handler.
+//! asks once; a second one ends the process. A terminal that is closed asks. A
+//! program that runs commands inside itself takes the terminal's place ([`hosted`]):
+//! no bar, no signal handler. May fail: the system refuses a signal handler.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +19,63 @@ use drive::error::Error;
 /// Steps of a bar.
 const STEPS: u64 = 1000;
 
+/// Between two looks of a host.
+const HOST_EVERY: Duration = Duration::from_millis(20);
+
+/// A program in the terminal's place: it shows how far a run is, and stops it.
+pub trait Host: Send + Sync {
+    /// Something else begins.
+    fn phase(&self, name: &str);
+    /// So much of it is done, 0 to 1. False when it is to stop. Asked some 50 times a
+    /// second.
+    fn look(&self, part: f64) -> bool;
+}
+
+thread_local! {
+    /// Who takes the terminal's place on this thread.
+    static HOST: RefCell<Option<Arc<dyn Host>>> = const { RefCell::new(None) };
+}
+
+/// Runs something on this thread whose [`Watch::terminal`] is this host's.
+pub fn hosted<T>(host: Arc<dyn Host>, run: impl FnOnce() -> T) -> T {
+    /// Takes the host away, however that ends.
+    struct Until(Option<Arc<dyn Host>>);
+    impl Drop for Until {
+        fn drop(&mut self) {
+            HOST.set(self.0.take());
+        }
+    }
+    let _until = Until(HOST.replace(Some(host)));
+    run()
+}
+
+/// A host, and when it looks again.
+struct Hosted {
+    host: Arc<dyn Host>,
+    next: Instant,
+}
+
+impl Hosted {
+    fn new(host: Arc<dyn Host>) -> Hosted {
+        Hosted { host, next: Instant::now() }
+    }
+
+    /// False when it is to stop.
+    fn look(&mut self, part: f64) -> bool {
+        let now = Instant::now();
+        if now < self.next {
+            return true;
+        }
+        let goes_on = self.host.look(part);
+        self.next = Instant::now() + HOST_EVERY;
+        goes_on
+    }
+}
+
 /// Watches.
 pub struct Watch {
     bar: Option<ProgressBar>,
+    host: Option<Hosted>,
     stop: Arc<AtomicBool>,
     deadline: Option<Instant>,
 }
@@ -27,7 +83,7 @@ pub struct Watch {
 impl Watch {
     /// Watches without a bar, and nobody can stop it.
     pub fn quiet() -> Watch {
-        Watch { bar: None, stop: Arc::default(), deadline: None }
+        Watch { bar: None, host: None, stop: Arc::default(), deadline: None }
     }
 
     /// Watches without a bar, until `limit` on the wall is over.
@@ -36,22 +92,28 @@ impl Watch {
     }
 
     /// Watches for a terminal: with a bar if there is one, until `limit` on
-    /// the wall is over or somebody interrupts.
+    /// the wall is over or somebody interrupts. Where a [`Host`] is, it is that one's.
     pub fn terminal(limit: Option<Duration>) -> Result<Watch, Error> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        if let Some(host) = HOST.with_borrow(Clone::clone) {
+            return Ok(Watch { host: Some(Hosted::new(host)), deadline, ..Watch::quiet() });
+        }
         let stop = interrupted().map_err(|e| Error::system("wait for signals", &e))?;
-        Ok(Watch { bar: bar(), stop, deadline })
+        Ok(Watch { bar: bar(), host: None, stop, deadline })
     }
 
     /// One for what comes after this, with a bar of its own if there is a terminal: it
     /// ends when this one does.
     pub fn another(&self) -> Watch {
-        Watch { bar: bar(), ..self.helper() }
+        match &self.host {
+            Some(hosted) => Watch { host: Some(Hosted::new(hosted.host.clone())), ..self.helper() },
+            None => Watch { bar: bar(), ..self.helper() },
+        }
     }
 
     /// One without a bar for another thread: it ends when this one does.
     pub fn helper(&self) -> Watch {
-        Watch { bar: None, stop: self.stop.clone(), deadline: self.deadline }
+        Watch { bar: None, host: None, stop: self.stop.clone(), deadline: self.deadline }
     }
 
     /// Something else begins.
@@ -60,12 +122,20 @@ impl Watch {
             bar.set_position(0);
             bar.set_message(name.to_owned());
         }
+        if let Some(hosted) = &self.host {
+            hosted.host.phase(name);
+        }
     }
 
     /// Shows that `part` of it is done, 0 to 1. False when it is to stop.
     pub fn look(&mut self, part: f64) -> bool {
         if let Some(bar) = &self.bar {
             bar.set_position((part * STEPS as f64) as u64);
+        }
+        if let Some(hosted) = &mut self.host
+            && !hosted.look(part)
+        {
+            self.stop.store(true, Ordering::Relaxed);
         }
         !self.stop.load(Ordering::Relaxed) && self.deadline.is_none_or(|at| Instant::now() < at)
     }
@@ -109,4 +179,50 @@ fn interrupted() -> Result<Arc<AtomicBool>, io::Error> {
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Notes what it is told, and stops at half.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Host for Notes {
+        fn phase(&self, name: &str) {
+            self.0.lock().unwrap().push(name.into());
+        }
+
+        fn look(&self, part: f64) -> bool {
+            self.0.lock().unwrap().push(part.to_string());
+            part < 0.5
+        }
+    }
+
+    #[test]
+    fn a_host_is_told_and_stops_helpers_too() {
+        let notes = Arc::new(Notes::default());
+        let (mut watch, mut helper) = hosted(notes.clone(), || {
+            let watch = Watch::terminal(None).unwrap();
+            let helper = watch.helper();
+            (watch, helper)
+        });
+        watch.phase("measuring");
+        assert!(watch.look(0.25) && helper.look(0.9));
+        assert!(watch.look(0.75), "it looks only now and then");
+        watch.host.as_mut().unwrap().next = Instant::now();
+        assert!(!watch.look(0.75) && !helper.look(0.0));
+        assert_eq!(*notes.0.lock().unwrap(), ["measuring", "0.25", "0.75"]);
+    }
+
+    #[test]
+    fn a_host_is_one_while_something_runs() {
+        let is_there = || HOST.with_borrow(Option::is_some);
+        let panics = || hosted(Arc::new(Notes::default()), || assert!(!is_there(), "it is there"));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert!(!is_there());
+    }
 }

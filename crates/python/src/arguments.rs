@@ -50,6 +50,8 @@ fn add(line: &mut Vec<String>, key: &str, value: &Bound<'_, PyAny>) -> PyResult<
         || value.is_instance_of::<PyFloat>()
     {
         line.push(format!("--{key}={value}"));
+    } else if let Some(value) = plain(value)? {
+        line.push(format!("--{key}={value}"));
     } else {
         let kind = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
@@ -58,6 +60,13 @@ fn add(line: &mut Vec<String>, key: &str, value: &Bound<'_, PyAny>) -> PyResult<
         )));
     }
     Ok(())
+}
+
+/// A whole number or a path of another type, such as NumPy's or `pathlib`'s.
+fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found =
+        ["__index__", "__fspath__"].into_iter().find(|name| value.hasattr(*name).unwrap_or(false));
+    found.map(|name| value.call_method0(name)).transpose()
 }
 
 /// What the command line says, without its hints for a terminal.

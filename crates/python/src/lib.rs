@@ -9,7 +9,10 @@ use pyo3::prelude::*;
 
 mod arguments;
 mod bench;
+mod commands;
 mod error;
+mod host;
+mod outcome;
 mod value;
 
 /// The native half of the package ssdkit; not for use by itself.
@@ -18,9 +21,15 @@ mod _core {
     use super::*;
 
     #[pymodule_export]
-    use super::bench::bench;
+    use super::bench::{bench, explain, replay};
+    #[pymodule_export]
+    use super::commands::{command, compare};
     #[pymodule_export]
     use super::error::{DriveError, Error, UsageError};
+    #[pymodule_export]
+    use super::outcome::Outcome;
+    #[pymodule_export]
+    use super::value::in_words;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

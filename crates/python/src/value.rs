@@ -1,6 +1,8 @@
-//! JSON values as Python's.
+//! JSON values as Python's, and figures as text.
 
+use measure::units;
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value;
@@ -26,5 +28,18 @@ pub fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>
             values.iter().try_for_each(|(key, value)| dict.set_item(key, python(py, value)?))?;
             Ok(dict.into_any())
         }
+    }
+}
+
+/// A figure with its unit, as reports have it: `kind` is time (in ns), bytes, count or
+/// capacity (in bytes, by powers of two).
+#[pyfunction]
+pub fn in_words(kind: &str, figure: f64) -> PyResult<String> {
+    match kind {
+        "time" => Ok(units::time_ns(figure)),
+        "bytes" => Ok(units::bytes_decimal(figure)),
+        "count" => Ok(units::count(figure)),
+        "capacity" => Ok(units::capacity(figure as u64)),
+        kind => Err(PyValueError::new_err(format!("no kind {kind}"))),
     }
 }

@@ -100,7 +100,12 @@ pub(crate) fn of_job(n: usize, error: Error) -> Error {
 impl BenchArgs {
     /// Whether somebody has pictures of it, or may make some of its JSON.
     pub(crate) fn is_drawn(&self) -> bool {
-        self.json || self.report.is_some()
+        self.json || self.draws_dies()
+    }
+
+    /// The same of what pictures of dies need.
+    pub(crate) fn draws_dies(&self) -> bool {
+        self.pictures || self.report.is_some()
     }
 
     /// Whether it is so of any load.

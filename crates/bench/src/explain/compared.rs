@@ -9,7 +9,7 @@ use measure::{Direction, Summary, units};
 use crate::Outcome;
 
 /// The run beside those that differ in one key; nothing where there are none.
-pub(super) fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
+pub(super) fn compared(outcome: &Outcome, others: &[(&str, &Outcome)]) -> String {
     let mut text = String::new();
     if others.is_empty() {
         return text;
@@ -51,7 +51,7 @@ pub(super) fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String 
 }
 
 /// Which of those that were asked for were not run, or not to their end.
-pub(super) fn cut_short(asked: &[String], others: &[(&str, Outcome)]) -> String {
+pub(super) fn cut_short(asked: &[String], others: &[(&str, &Outcome)]) -> String {
     let stopped = others.iter().filter(|(_, other)| other.interrupted).map(|(set, _)| *set);
     let not_run = asked.iter().skip(others.len()).map(String::as_str);
     let mut text = String::new();
