@@ -45,7 +45,7 @@ def compare(
 
     >>> import ssdkit
     >>> runs = {
-    ...     name: ssdkit.bench(f"mem:{name},size=64M", rw="randread", ios=5_000)
+    ...     name: ssdkit.bench(f"mem:{name},size=64M", rw="randread", ios=10_000)
     ...     for name in ("znand", "tlc")
     ... }
     >>> print(*str(ssdkit.compare(runs)).splitlines()[:2], sep=chr(10))

@@ -70,7 +70,7 @@ def latency(runs: Runs, kind: str = "all", axes: Axes | None = None) -> Axes:
     axes.set_xticks(marks, [_percent_of(nines) for nines in marks])
     axes.set_xlim(0, max(marks[-1], 1))
     axes.set_xlabel("of all requests" if kind == "all" else f"of all {kind}")
-    _log(axes.yaxis)
+    _log(axes, axes.yaxis, _short_time)
     axes.set_ylabel("latency")
     return _keyed(axes)
 
@@ -85,7 +85,7 @@ def bands(runs: Runs, axes: Axes | None = None) -> Axes:
         marker = "o" if len(middle) == 1 else None
         axes.plot(middle, series["p50"], color=colour, label=name, marker=marker)
         axes.plot(middle, series["p999"], color=colour, linestyle="--", marker=marker)
-    _log(axes.yaxis)
+    _log(axes, axes.yaxis, _short_time)
     axes.set_ylabel("latency: median, 99.9 %")
     return _keyed(_over_time(axes))
 
@@ -147,7 +147,7 @@ def amplification(runs: Runs, axes: Axes | None = None) -> Axes:
     axes.margins(x=0.12)
     axes.set_xlim(left=0)
     axes.set_xlabel("blocks programmed for each that was written")
-    return _keyed(axes)
+    return _keyed(axes, below=True)
 
 
 def dies(run: Report, axes: Axes | None = None) -> Axes:
@@ -193,7 +193,7 @@ def valid(run: Report, axes: Axes | None = None) -> Axes:
             name = "open" if state == "o" else "offline"
             spots = (places + 0.5, dies + 0.5)
             axes.plot(*spots, "s", color=_STATES[state], markersize=4, label=name)
-    return _keyed(axes)
+    return _keyed(axes, below=True)
 
 
 def comparison(
@@ -201,7 +201,7 @@ def comparison(
     figures: Sequence[str] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """How figures differ from those of the first run, with what is noise.
+    """Figures as multiples of those of the first run, with what is noise.
 
     A bar reaches over what 95 % of other such runs would give. What is no more than that is
     drawn open. `figures` are names of `Comparison.to_dict`; else all that differ are shown.
@@ -213,6 +213,7 @@ def comparison(
         raise UsageError(f"no figure {unknown[0]!r}: there are {', '.join(all_of)}")
     shown = [name for name in figures or all_of if any(_differs(of) for of in all_of[name][1:])]
     axes = _new(axes)
+    named: set[str] = set()
     step = 0.8 / max(len(names) - 1, 1)
     for run, name in enumerate(names[1:], start=1):
         colour = COLOURS[run % len(COLOURS)]
@@ -220,17 +221,21 @@ def comparison(
             of = all_of[figure][run]
             if of["difference"] is None:
                 continue
-            noise, at = of["difference_waver"] or 0.0, place + (run - 1) * step
+            times, noise = 1 + of["difference"], of["difference_waver"] or 0.0
+            if times <= 0:
+                continue
+            less, at = min(noise, 0.999 * times), place + (run - 1) * step
             fill = "none" if of["beyond_noise"] is False else "full"
             axes.errorbar(
-                100 * of["difference"], at, xerr=100 * noise, color=colour, marker="o",
-                fillstyle=fill, capsize=3, linestyle="none",
-                label=name if place == 0 else None,
+                times, at, xerr=[[less], [noise]], color=colour, marker="o", fillstyle=fill,
+                capsize=3, linestyle="none", label=name if name not in named else None,
             )  # fmt: skip
-    axes.axvline(0, color="#999999", linewidth=1)
+            named.add(name)
+    axes.axvline(1, color="#999999", linewidth=1)
+    _log(axes, axes.xaxis, lambda times: f"x{times:g}")
     axes.set_yticks(range(len(shown)), shown)
     axes.invert_yaxis()
-    axes.set_xlabel(f"difference from {names[0]}, in %")
+    axes.set_xlabel(f"times as in {names[0]}")
     return _keyed(axes)
 
 
@@ -336,10 +341,8 @@ def _chunks(run: Report) -> Any:
 def _map(
     axes: Axes, cells: Any, pus: int, label: str, ends: tuple[float | None, float | None], bad: str
 ) -> Axes:
-    colours = _shades()
-    colours.set_bad(bad)
     lines, places = np.arange(cells.shape[0] + 1), np.arange(cells.shape[1] + 1)
-    mesh = axes.pcolormesh(places, lines, cells, cmap=colours, vmin=ends[0], vmax=ends[1])
+    mesh = axes.pcolormesh(places, lines, cells, cmap=_shades(bad), vmin=ends[0], vmax=ends[1])
     _die_names(axes, cells.shape[0], pus)
     axes.set_xlabel("chunks")
     axes.figure.colorbar(mesh, ax=axes, label=label)
@@ -356,8 +359,11 @@ def _die_names(axes: Axes, count: int, pus: int) -> None:
     axes.grid(visible=False)
 
 
-def _shades() -> Any:
-    return needs("matplotlib.colors", "plots").LinearSegmentedColormap.from_list("wear", _SHADES)
+def _shades(bad: str = "#ffffff") -> Any:
+    """From light to dark blue, and of one colour where there is no figure."""
+    colours = needs("matplotlib.colors", "plots")
+    shades = colours.LinearSegmentedColormap.from_list("shades", _SHADES)
+    return shades.with_extremes(bad=bad)
 
 
 def _over_time(axes: Axes) -> Axes:
@@ -367,14 +373,15 @@ def _over_time(axes: Axes) -> Axes:
     return axes
 
 
-def _log(axis: Any) -> None:
-    """A logarithmic axis of times, marked between powers of ten where it is short."""
+def _log(axes: Axes, axis: Any, words: Callable[[float], str]) -> None:
+    """A logarithmic axis, marked between powers of ten where it is short."""
     ticker = needs("matplotlib.ticker", "plots")
-    axis.axes.set_yscale("log")
-    axis.set_major_formatter(_written(_short_time))
-    low, high = axis.axes.get_ylim()
+    (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
+    axis.set_major_formatter(_written(words))
+    low, high = sorted(axis.get_view_interval())
     steps = (1.0,) if high / low >= 1000 else (1.0, 2.0, 5.0)
     axis.set_major_locator(ticker.LogLocator(subs=steps))
+    axis.set_minor_locator(ticker.NullLocator())
     axis.set_minor_formatter(ticker.NullFormatter())
 
 

@@ -1,0 +1,193 @@
+"""Commands: their options, their errors, and how they are watched and stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ssdkit
+
+DRIVE = "mem:znand,size=64M"
+
+
+def test_options_may_be_of_other_types(tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    report = ssdkit.bench(
+        DRIVE, rw="randread", bs=np.int64(4096), ios=np.uint32(2000), qd=None, report=page
+    )
+    assert report.workload["bs"] == 4096 and report.ios == 2000
+    assert page.read_text().startswith("<!")
+    jobs = ssdkit.bench(DRIVE, rw="randread", job=["rw=randwrite,qd=2", "rw=randread"], time="5ms")
+    assert len(jobs["jobs"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"rw": object()}, TypeError, "rw: a object is no value of an option"),
+        ({"rw": {"a": 1}}, TypeError, "rw: a dict is no value"),
+        ({"rw": "reads"}, ssdkit.UsageError, "invalid value 'reads' for '--rw"),
+        ({"rw": "randread", "colour": 1}, ssdkit.UsageError, "unexpected argument '--colour'"),
+        ({}, ssdkit.UsageError, "required"),
+        ({"rw": "randread", "qd": -1}, ssdkit.UsageError, "'-1' for '--qd"),
+        ({"rw": "randread", "ios": 5, "time": "1s"}, ssdkit.UsageError, "--ios|--time"),
+        ({"rw": "randread", "bs": float("nan")}, ssdkit.UsageError, "--bs"),
+        ({"rw": "randread", "range": "64M+4k"}, ssdkit.UsageError, "make the range smaller"),
+        ({"rw": "a\0b"}, ssdkit.UsageError, "rw"),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        ssdkit.bench(DRIVE, **options)
+
+
+@pytest.mark.parametrize(
+    "drive", ["mem:nothing", "mem:tlc,size=0", "mem:tlc,colour=1", "mem:", "", "mem:tlc,spare=2"]
+)
+def test_a_drive_that_cannot_be_is_told(drive: str) -> None:
+    with pytest.raises(ssdkit.UsageError):
+        ssdkit.bench(drive, rw="randread")
+    assert issubclass(ssdkit.DriveError, ssdkit.UsageError)
+    assert issubclass(ssdkit.UsageError, ssdkit.Error)
+
+
+def test_a_drive_error_has_its_kind() -> None:
+    with pytest.raises(ssdkit.DriveError, match="no profile"):
+        ssdkit.profile("mem:nothing")
+    with pytest.raises(ssdkit.DriveError):
+        ssdkit.info("mem:tlc,size=64M,groups=3,chunks=1")
+
+
+def test_requests_that_fail_are_an_error_with_its_report() -> None:
+    worn = "mem:tlc,size=64M,endurance=1,endurance_cliff=true"
+    with pytest.raises(ssdkit.Error, match="fail") as caught:
+        ssdkit.bench(worn, rw="randwrite", time="20s", qd=8)
+    report = caught.value.report  # type: ignore[attr-defined]
+    assert report.failed_requests > 0 and report.errors > 0
+
+
+def test_drive_files_are_made_told_of_and_copied(tmp_path: Path) -> None:
+    file, copy = tmp_path / "drive.ssd", tmp_path / "copy.ssd"
+    made = ssdkit.create(file, "tlc", size="64M", suspend=True, seed=7)
+    assert made["drive"]["profile"]["timing"]["suspend"] is True and made["size_bytes"] == 64 << 20
+    with pytest.raises(ssdkit.UsageError, match="force"):
+        ssdkit.create(file, "tlc")
+    ssdkit.bench(str(file), rw="write", ios=100, destroy=True)
+    with pytest.raises(ssdkit.UsageError, match="--destroy"):
+        ssdkit.bench(str(file), rw="write", ios=100)
+    assert ssdkit.snapshot(file, copy)["snapshot"] == str(copy)
+    mine, other = ssdkit.info(file), ssdkit.info(copy)
+    assert mine["clean"] and mine.keys() == other.keys()
+    with pytest.raises(ssdkit.Error):
+        ssdkit.info(tmp_path / "none.ssd")
+
+
+def test_a_trace_is_replayed(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    line = "128166372003061629,usr,0,{},{},4096,0\n"
+    trace.write_text("".join(line.format("Read", 4096 * n) for n in range(50)))
+    report = ssdkit.replay(trace, "mem:tlc,size=64M")
+    assert report.ios == 50 and report.get("replay")
+    why = ssdkit.explain_replay(trace, "mem:tlc,size=64M", what_if=["pus=8"])
+    assert why.report.ios == 50 and list(why.what_if) == ["pus=8"] and why.causes.rows
+    with pytest.raises(ssdkit.UsageError, match="take explain_replay"):
+        ssdkit.replay(trace, "mem:tlc,size=64M", explain=True)
+    with pytest.raises(ssdkit.UsageError, match=r"none\.csv"):
+        ssdkit.replay(tmp_path / "none.csv", "mem:tlc,size=64M")
+
+
+def test_a_twin_is_fitted(tmp_path: Path) -> None:
+    points, out = tmp_path / "points.csv", tmp_path / "twin.toml"
+    points.write_text("rw,bs,qd,iops,mean_us\nrandread,4096,1,13703.8,72.64\n")
+    fit = ssdkit.twin(points, family="vnand", fit="read=30us..90us", evaluations=4, out=out)
+    assert fit["parameters"][0]["name"] == "read" and out.read_text() == fit["profile"]
+    assert ssdkit.bench(f"mem:{out},size=1G", rw="randread", ios=100).ios == 100
+    with pytest.raises(ssdkit.UsageError, match="is there"):
+        ssdkit.twin(points, family="vnand", out=out)
+
+
+def test_a_standard_test_and_a_study_are_run() -> None:
+    verdict = ssdkit.test("write-saturation", "mem:tlc,size=64M,store=none", max_time="20s")
+    assert verdict["test"] == "write-saturation"
+    with pytest.raises(ssdkit.UsageError):
+        ssdkit.study("nothing")
+
+
+def test_profiles_are_told() -> None:
+    assert {"tlc", "znand", "ref"} <= set(ssdkit.profiles())
+    assert str(ssdkit.profile("tlc", text=True)).count("#") > 3
+    with pytest.raises(ssdkit.UsageError):
+        ssdkit.profile("nothing")
+
+
+def test_progress_is_called_and_may_stop_a_run() -> None:
+    seen: list[tuple[str, float]] = []
+    ssdkit.bench(
+        DRIVE, rw="randrw", precondition="seq", time="3s", progress=lambda *of: seen.append(of)
+    )
+    assert "measuring" in {phase for phase, _ in seen}
+    assert all(0 <= part <= 1 for _, part in seen)
+
+    def stop(phase: str, part: float) -> None:
+        if phase == "measuring":
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough") as caught:
+        ssdkit.bench(DRIVE, rw="randread", precondition="seq", time="1h", progress=stop)
+    assert caught.value.report.interrupted  # type: ignore[attr-defined]
+
+
+def test_no_bar_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
+    ssdkit.bench(DRIVE, rw="randread", ios=1000, progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_interrupt_stops_a_run_and_the_drive_is_put_away(tmp_path: Path) -> None:
+    file = tmp_path / "drive.ssd"
+    ssdkit.create(file, "znand", size="64M")
+    sent: list[float] = []
+
+    def send(phase: str, part: float) -> None:
+        if phase == "measuring" and not sent:
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ssdkit.bench(str(file), rw="randwrite", time="10h", destroy=True, progress=send)
+    # No test of speed: it would take hours.
+    assert time.monotonic() - sent[0] < 30
+    assert caught.value.report.interrupted and caught.value.report.ios > 0  # type: ignore[attr-defined]
+    assert ssdkit.info(file)["clean"]
+    ssdkit.bench(DRIVE, rw="randread", ios=100)
+
+
+def test_threads_run_beside_each_other() -> None:
+    """With the lock held the first would end before the second could let it."""
+    met = threading.Barrier(2, timeout=60)
+    reports: list[ssdkit.Report] = []
+
+    def run() -> None:
+        seen = False
+
+        def meet(phase: str, part: float) -> None:
+            nonlocal seen
+            if not seen:
+                seen = True
+                met.wait()
+
+        reports.append(ssdkit.bench(DRIVE, rw="randread", ios=50_000, progress=meet))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report.ios for report in reports] == [50_000] * 2
+    assert reports[0]["state_hash"] == reports[1]["state_hash"]
