@@ -35,12 +35,12 @@ TESTED := --locked --workspace --exclude ssdkit-benches --exclude ssdkit-python
 TESTS := --lib --bins --tests
 DEBUG_BINARIES := $(CARGO) test $(TESTED) $(TESTS) --no-run --quiet
 
-.PHONY: run test bench rocksdb ycsb soak install-lib fmt rust packages lint unit loom instructions builds job simulate clients
+.PHONY: run test bench rocksdb ycsb soak install-lib fmt rust packages lint unit loom instructions builds job simulate python clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
 
-test: rust packages lint unit loom instructions builds job simulate clients
+test: rust packages lint unit loom instructions builds job simulate python clients
 
 bench: rust packages
 	$(CARGO) bench --locked -p ssdkit-benches
@@ -103,6 +103,7 @@ packages:
 	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${client%%:*}" >/dev/null \
 	    || missing+=("$${client##*:}"); \
 	done; \
+	python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv); \
 	if (( $${#missing[@]} == 0 )); then exit 0; fi; \
 	root=(); \
 	if (( $$(id -u) != 0 )); then \
@@ -159,6 +160,10 @@ simulate: rust
 	done | uniq | wc -l | grep -qx 1 || { echo "The two builds live different lives." >&2; exit 1; }
 	$(TARGET_DIR)/release/simulate --breaks
 	$(TARGET_DIR)/release/simulate --minutes 1
+
+# The Python package, in an environment of its own under the target folder.
+python: rust packages
+	PATH="$$(dirname "$(CARGO)"):$$PATH" tests/python.sh
 
 # Real clients against the real binary.
 clients: rust packages

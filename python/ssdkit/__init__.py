@@ -26,6 +26,11 @@ from ssdkit.explanation import Explanation
 from ssdkit.histogram import Histogram
 from ssdkit.report import Report
 from ssdkit.table import Table
+from ssdkit.theory import formula
+from ssdkit.twins import Parameter, Twin
+
+# Of a run that failed it is set to what was measured.
+Error.report = None
 
 __all__ = [
     "Comparison",
@@ -33,8 +38,10 @@ __all__ = [
     "Error",
     "Explanation",
     "Histogram",
+    "Parameter",
     "Report",
     "Table",
+    "Twin",
     "UsageError",
     "__version__",
     "bench",
@@ -42,6 +49,7 @@ __all__ = [
     "create",
     "explain",
     "explain_replay",
+    "formula",
     "info",
     "profile",
     "profiles",

@@ -14,6 +14,8 @@ __version__: str
 class Error(Exception):
     """What ssdkit could not do, and what to do about it."""
 
+    report: Any
+
 class UsageError(Error):
     """It was asked for something that cannot be."""
 
@@ -57,3 +59,4 @@ def command(
 ) -> Any: ...
 def compare(reports: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], str, str]: ...
 def in_words(kind: str, figure: float) -> str: ...
+def formula(victim: str, spare: float, pages: int) -> float: ...

@@ -9,19 +9,20 @@ in `bs="4k"` and `time="2s"`.
 from __future__ import annotations
 
 import os
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from ssdkit import _core
+from ssdkit._progress import Progress, observer
 from ssdkit.explanation import Explanation
-from ssdkit.progress import Progress, observer
 from ssdkit.report import Report
+from ssdkit.twins import Twin
 
 #: A file's name.
 Path = str | os.PathLike[str]
 
 
 def bench(
-    drive: str, *, pictures: bool = False, progress: Progress = False, **options: Any
+    drive: Path, *, pictures: bool = False, progress: Progress = False, **options: Any
 ) -> Report:
     """Runs a workload on a drive and gives its report, as `ssdkit bench` does.
 
@@ -42,11 +43,11 @@ def bench(
     ssdkit.UsageError: invalid value '0' for '--qd <DEPTH>': write a whole number from 1 to 65536
     """
     with observer(progress) as look:
-        return _core.bench(drive, options, pictures, look)
+        return _core.bench(os.fspath(drive), options, pictures, look)
 
 
 def explain(
-    drive: str, *, pictures: bool = False, progress: Progress = False, **options: Any
+    drive: Path, *, pictures: bool = False, progress: Progress = False, **options: Any
 ) -> Explanation:
     """Runs a workload and tells where the time of its requests went, as `ssdkit explain`.
 
@@ -54,12 +55,12 @@ def explain(
     what `bench` does; Error also where no drive can be with such a key.
     """
     with observer(progress) as look:
-        return _core.explain(drive, options, pictures, look)
+        return _core.explain(os.fspath(drive), options, pictures, look)
 
 
 def replay(
     trace: Path,
-    drive: str,
+    drive: Path,
     *,
     pictures: bool = False,
     progress: Progress = False,
@@ -73,14 +74,14 @@ def replay(
     if options.get("explain") or options.get("what_if"):
         raise _core.UsageError("replay gives a report: take explain_replay to have it explained")
     with observer(progress) as look:
-        found = _core.replay(os.fspath(trace), drive, options, pictures, look)
+        found = _core.replay(os.fspath(trace), os.fspath(drive), options, pictures, look)
     assert isinstance(found, Report)
     return found
 
 
 def explain_replay(
     trace: Path,
-    drive: str,
+    drive: Path,
     *,
     pictures: bool = False,
     progress: Progress = False,
@@ -88,24 +89,22 @@ def explain_replay(
 ) -> Explanation:
     """Replays a trace and tells where the time of its requests went: `replay --explain`."""
     with observer(progress) as look:
-        found = _core.replay(os.fspath(trace), drive, options | {"explain": True}, pictures, look)
+        found = _core.replay(
+            os.fspath(trace), os.fspath(drive), options | {"explain": True}, pictures, look
+        )
     assert isinstance(found, Explanation)
     return found
 
 
-def twin(
-    *measurements: Path, family: str, progress: Progress = False, **options: Any
-) -> dict[str, Any]:
+def twin(*measurements: Path, family: str, progress: Progress = False, **options: Any) -> Twin:
     """Fits a profile to measurements of a drive, as `ssdkit twin` does.
 
-    Measurements are files: CSV, fio's JSON, or reports. Gives the fit: `parameters`,
-    `points` with what was measured and predicted, `groups`, and `profile`, a TOML text
-    that `out="FILE.toml"` writes. Raises UsageError for measurements that cannot be.
+    Measurements are files: CSV, fio's JSON, or reports. Raises UsageError for measurements
+    that cannot be, and where no candidate is a drive.
     """
     files = [os.fspath(file) for file in measurements]
     with observer(progress) as look:
-        found: dict[str, Any] = _core.command("twin", files, _json(options, family=family), look)
-    return found
+        return Twin(_core.command("twin", files, _json(options, family=family), look))
 
 
 def profiles() -> list[str]:
@@ -120,10 +119,10 @@ def profiles() -> list[str]:
 
 
 @overload
-def profile(name: str) -> dict[str, Any]: ...
+def profile(name: Path, *, text: Literal[False] = False) -> dict[str, Any]: ...
 @overload
-def profile(name: str, *, text: bool) -> dict[str, Any] | str: ...
-def profile(name: str, *, text: bool = False) -> dict[str, Any] | str:
+def profile(name: Path, *, text: Literal[True]) -> str: ...
+def profile(name: Path, *, text: bool = False) -> dict[str, Any] | str:
     """A profile by its name, the path of a TOML file, or the name of a drive in memory.
 
     Gives its keys and values by section; with `text` its TOML, of a built-in one with the sources of
@@ -133,7 +132,7 @@ def profile(name: str, *, text: bool = False) -> dict[str, Any] | str:
     >>> ssdkit.profile("mem:tlc,suspend=true")["timing"]["suspend"]
     True
     """
-    found: dict[str, Any] | str = _core.command("profiles", [name], {"json": not text})
+    found: dict[str, Any] | str = _core.command("profiles", [os.fspath(name)], {"json": not text})
     return found
 
 
@@ -149,7 +148,7 @@ def create(file: Path, profile: str, **keys: Any) -> dict[str, Any]:
     >>> path = pathlib.Path(folder.name) / "drive.ssd"
     >>> ssdkit.create(path, "znand", size="64M")["size_bytes"]
     67108864
-    >>> ssdkit.bench(str(path), rw="randwrite", ios=1000, destroy=True).ios
+    >>> ssdkit.bench(path, rw="randwrite", ios=1000, destroy=True).ios
     1000
     >>> ssdkit.info(path)["clean"]
     True
@@ -187,13 +186,15 @@ def snapshot(file: Path, copy: Path) -> dict[str, Any]:
     return found
 
 
-def test(name: str, drive: str, *, progress: Progress = False, **options: Any) -> dict[str, Any]:
+def test(name: str, drive: Path, *, progress: Progress = False, **options: Any) -> dict[str, Any]:
     """Runs a standard test by its name, as `ssdkit test` does, and gives its verdict.
 
     Raises Error where the test fails; its `report` has the verdict.
     """
     with observer(progress) as look:
-        found: dict[str, Any] = _core.command("test", [name, drive], _json(options), look)
+        found: dict[str, Any] = _core.command(
+            "test", [name, os.fspath(drive)], _json(options), look
+        )
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ssdkit import _core
 from ssdkit.report import Report
+from ssdkit.table import Table
 
 
 class Comparison:
@@ -20,6 +21,27 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """As `ssdkit compare --json` prints it."""
         return self._found
+
+    def table(self) -> Table:
+        """Each figure of each run.
+
+        Columns: `figure`, `unit`, `run`, `value`, `waver` (by what part another such run
+        would be off, with 95 %), `difference` (from the first run, as a part of it),
+        `difference_waver`. What is not known is NaN.
+        """
+        names: dict[str, type] = {"figure": str, "unit": str, "run": str}
+        numbers = ("value", "waver", "difference", "difference_waver")
+        names |= dict.fromkeys(numbers, float)
+        runs = [run["name"] for run in self._found["runs"]]
+        rows = [
+            (
+                *(figure["name"], figure["unit"], runs[at]),
+                *(float("nan") if of[name] is None else of[name] for name in numbers),
+            )
+            for figure in self._found["figures"]
+            for at, of in enumerate(figure["runs"])
+        ]
+        return Table.of_rows(names, rows)
 
     def page(self) -> str:
         """A page with pictures, for a browser."""

@@ -211,7 +211,8 @@ def comparison(
     all_of = {figure["name"]: figure["runs"] for figure in found["figures"]}
     if unknown := [name for name in figures or () if name not in all_of]:
         raise UsageError(f"no figure {unknown[0]!r}: there are {', '.join(all_of)}")
-    shown = [name for name in figures or all_of if any(_differs(of) for of in all_of[name][1:])]
+    differ = [name for name, of in all_of.items() if any(_differs(one) for one in of[1:])]
+    shown = list(differ if figures is None else figures)
     axes = _new(axes)
     named: set[str] = set()
     step = 0.8 / max(len(names) - 1, 1)
@@ -235,7 +236,7 @@ def comparison(
     _log(axes, axes.xaxis, lambda times: f"x{times:g}")
     axes.set_yticks(range(len(shown)), shown)
     axes.invert_yaxis()
-    axes.set_xlabel(f"times as in {names[0]}")
+    axes.set_xlabel(f"as a multiple of {names[0]}")
     return _keyed(axes)
 
 

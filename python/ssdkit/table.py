@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+__all__ = ["Table"]
+
 
 def needs(module: str, extra: str) -> Any:
     """A module of an optional dependency; without it an error that says what installs it."""

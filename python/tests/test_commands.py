@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import math
 import os
+import pty
 import signal
+import struct
+import subprocess
+import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -69,7 +77,7 @@ def test_requests_that_fail_are_an_error_with_its_report() -> None:
     worn = "mem:tlc,size=64M,endurance=1,endurance_cliff=true"
     with pytest.raises(ssdkit.Error, match="fail") as caught:
         ssdkit.bench(worn, rw="randwrite", time="20s", qd=8)
-    report = caught.value.report  # type: ignore[attr-defined]
+    report = caught.value.report
     assert report.failed_requests > 0 and report.errors > 0
 
 
@@ -79,9 +87,9 @@ def test_drive_files_are_made_told_of_and_copied(tmp_path: Path) -> None:
     assert made["drive"]["profile"]["timing"]["suspend"] is True and made["size_bytes"] == 64 << 20
     with pytest.raises(ssdkit.UsageError, match="force"):
         ssdkit.create(file, "tlc")
-    ssdkit.bench(str(file), rw="write", ios=100, destroy=True)
+    ssdkit.bench(file, rw="write", ios=100, destroy=True)
     with pytest.raises(ssdkit.UsageError, match="--destroy"):
-        ssdkit.bench(str(file), rw="write", ios=100)
+        ssdkit.bench(file, rw="write", ios=100)
     assert ssdkit.snapshot(file, copy)["snapshot"] == str(copy)
     mine, other = ssdkit.info(file), ssdkit.info(copy)
     assert mine["clean"] and mine.keys() == other.keys()
@@ -107,7 +115,13 @@ def test_a_twin_is_fitted(tmp_path: Path) -> None:
     points, out = tmp_path / "points.csv", tmp_path / "twin.toml"
     points.write_text("rw,bs,qd,iops,mean_us\nrandread,4096,1,13703.8,72.64\n")
     fit = ssdkit.twin(points, family="vnand", fit="read=30us..90us", evaluations=4, out=out)
-    assert fit["parameters"][0]["name"] == "read" and out.read_text() == fit["profile"]
+    (found,) = fit.parameters
+    assert found.name == "read" and found.family == "60us" and "read" in repr(fit)
+    assert out.read_text() == fit.profile and fit.objective < 0.2
+    table = fit.points
+    assert table["measured_iops"].tolist() == [13703.8] and table["part"].tolist() == ["used"]
+    assert table["predicted_mean_us"][0] == fit["points"][0]["predicted"]["mean_us"]
+    assert math.isnan(table["measured_p99_us"][0])
     assert ssdkit.bench(f"mem:{out},size=1G", rw="randread", ios=100).ios == 100
     with pytest.raises(ssdkit.UsageError, match="is there"):
         ssdkit.twin(points, family="vnand", out=out)
@@ -149,6 +163,22 @@ def test_no_bar_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_bar_on_a_terminal() -> None:
+    mine, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    run = f"import ssdkit; ssdkit.bench({DRIVE!r}, rw='randread', precondition='seq', ios='2M', progress=True)"
+    with subprocess.Popen([sys.executable, "-c", run], stderr=its) as process:
+        os.close(its)
+        seen = b""
+        # It ends as an error where nobody has the other side any more.
+        with contextlib.suppress(OSError):
+            while some := os.read(mine, 4096):
+                seen += some
+    os.close(mine)
+    assert process.returncode == 0
+    assert b"measuring:" in seen and b" %" in seen
+
+
 def test_an_interrupt_stops_a_run_and_the_drive_is_put_away(tmp_path: Path) -> None:
     file = tmp_path / "drive.ssd"
     ssdkit.create(file, "znand", size="64M")
@@ -160,7 +190,7 @@ def test_an_interrupt_stops_a_run_and_the_drive_is_put_away(tmp_path: Path) -> N
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        ssdkit.bench(str(file), rw="randwrite", time="10h", destroy=True, progress=send)
+        ssdkit.bench(file, rw="randwrite", time="10h", destroy=True, progress=send)
     # No test of speed: it would take hours.
     assert time.monotonic() - sent[0] < 30
     assert caught.value.report.interrupted and caught.value.report.ios > 0  # type: ignore[attr-defined]

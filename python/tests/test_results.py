@@ -167,6 +167,8 @@ def test_runs_are_compared(report: ssdkit.Report, tmp_path: Path) -> None:
     found = ssdkit.compare([tmp_path / "run.json", other])
     figures = {figure["name"]: figure["runs"] for figure in found.to_dict()["figures"]}
     assert figures["IOPS"][1]["difference"] == pytest.approx(other.iops / report.iops - 1)
+    table = found.table().pandas().set_index(["figure", "run"])
+    assert table.difference.loc["IOPS"].tolist()[1] == figures["IOPS"][1]["difference"]
     assert found.page().startswith("<!") and "IOPS" in str(found)
     with pytest.raises(ValueError, match="0 reports"):
         ssdkit.compare([])

@@ -95,8 +95,7 @@ impl Explained {
         Ok(Explained { bench, asked: asked.to_vec(), outcome, others, failed })
     }
 
-    /// Why, for a terminal: of several loads each by itself, what was compared, and what
-    /// to try.
+    /// Why, for a terminal; of a run that is void only that.
     pub fn to_text(&self) -> String {
         let mut text = head(&self.outcome);
         if self.outcome.report.void.is_none() {

@@ -2,7 +2,7 @@
 //!
 //! The bar is on standard error, and only where that is a terminal. Ctrl-C
 //! asks once; a second one ends the process. A terminal that is closed asks. A
-//! program that runs commands inside itself takes the terminal's place ([`hosted`]):
+//! program that runs commands inside itself takes the terminal's place ([`observed`]):
 //! no bar, no signal handler. May fail: the system refuses a signal handler.
 
 use std::cell::RefCell;
@@ -19,45 +19,45 @@ use drive::error::Error;
 /// Steps of a bar.
 const STEPS: u64 = 1000;
 
-/// Between two looks of a host.
-const HOST_EVERY: Duration = Duration::from_millis(20);
+/// Between two looks of an observer.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A program in the terminal's place: it shows how far a run is, and stops it.
-pub trait Host: Send + Sync {
+pub trait Observer: Send + Sync {
     /// Something else begins.
     fn phase(&self, name: &str);
-    /// So much of it is done, 0 to 1. False when it is to stop. Asked some 50 times a
+    /// So much of it is done, 0 to 1. False when it is to stop. Asked some 20 times a
     /// second.
     fn look(&self, part: f64) -> bool;
 }
 
 thread_local! {
     /// Who takes the terminal's place on this thread.
-    static HOST: RefCell<Option<Arc<dyn Host>>> = const { RefCell::new(None) };
+    static OBSERVER: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
 }
 
-/// Runs something on this thread whose [`Watch::terminal`] is this host's.
-pub fn hosted<T>(host: Arc<dyn Host>, run: impl FnOnce() -> T) -> T {
-    /// Takes the host away, however that ends.
-    struct Until(Option<Arc<dyn Host>>);
+/// Runs something on this thread whose [`Watch::terminal`] is this observer's.
+pub fn observed<T>(observer: Arc<dyn Observer>, run: impl FnOnce() -> T) -> T {
+    /// Takes the observer away, however that ends.
+    struct Until(Option<Arc<dyn Observer>>);
     impl Drop for Until {
         fn drop(&mut self) {
-            HOST.set(self.0.take());
+            OBSERVER.set(self.0.take());
         }
     }
-    let _until = Until(HOST.replace(Some(host)));
+    let _until = Until(OBSERVER.replace(Some(observer)));
     run()
 }
 
-/// A host, and when it looks again.
-struct Hosted {
-    host: Arc<dyn Host>,
+/// An observer, and when it looks again.
+struct Observed {
+    observer: Arc<dyn Observer>,
     next: Instant,
 }
 
-impl Hosted {
-    fn new(host: Arc<dyn Host>) -> Hosted {
-        Hosted { host, next: Instant::now() }
+impl Observed {
+    fn new(observer: Arc<dyn Observer>) -> Observed {
+        Observed { observer, next: Instant::now() }
     }
 
     /// False when it is to stop.
@@ -66,8 +66,8 @@ impl Hosted {
         if now < self.next {
             return true;
         }
-        let goes_on = self.host.look(part);
-        self.next = Instant::now() + HOST_EVERY;
+        let goes_on = self.observer.look(part);
+        self.next = Instant::now() + LOOK_EVERY;
         goes_on
     }
 }
@@ -75,7 +75,7 @@ impl Hosted {
 /// Watches.
 pub struct Watch {
     bar: Option<ProgressBar>,
-    host: Option<Hosted>,
+    observer: Option<Observed>,
     stop: Arc<AtomicBool>,
     deadline: Option<Instant>,
 }
@@ -83,7 +83,7 @@ pub struct Watch {
 impl Watch {
     /// Watches without a bar, and nobody can stop it.
     pub fn quiet() -> Watch {
-        Watch { bar: None, host: None, stop: Arc::default(), deadline: None }
+        Watch { bar: None, observer: None, stop: Arc::default(), deadline: None }
     }
 
     /// Watches without a bar, until `limit` on the wall is over.
@@ -92,28 +92,28 @@ impl Watch {
     }
 
     /// Watches for a terminal: with a bar if there is one, until `limit` on
-    /// the wall is over or somebody interrupts. Where a [`Host`] is, it is that one's.
+    /// the wall is over or somebody interrupts. Where an [`Observer`] is, it is that one's.
     pub fn terminal(limit: Option<Duration>) -> Result<Watch, Error> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if let Some(host) = HOST.with_borrow(Clone::clone) {
-            return Ok(Watch { host: Some(Hosted::new(host)), deadline, ..Watch::quiet() });
+        if let Some(observer) = OBSERVER.with_borrow(Clone::clone) {
+            let observer = Some(Observed::new(observer));
+            return Ok(Watch { observer, deadline, ..Watch::quiet() });
         }
         let stop = interrupted().map_err(|e| Error::system("wait for signals", &e))?;
-        Ok(Watch { bar: bar(), host: None, stop, deadline })
+        Ok(Watch { bar: bar(), observer: None, stop, deadline })
     }
 
     /// One for what comes after this, with a bar of its own if there is a terminal: it
     /// ends when this one does.
     pub fn another(&self) -> Watch {
-        match &self.host {
-            Some(hosted) => Watch { host: Some(Hosted::new(hosted.host.clone())), ..self.helper() },
-            None => Watch { bar: bar(), ..self.helper() },
-        }
+        let observer = self.observer.as_ref().map(|own| Observed::new(own.observer.clone()));
+        let bar = if observer.is_none() { bar() } else { None };
+        Watch { bar, observer, ..self.helper() }
     }
 
     /// One without a bar for another thread: it ends when this one does.
     pub fn helper(&self) -> Watch {
-        Watch { bar: None, host: None, stop: self.stop.clone(), deadline: self.deadline }
+        Watch { bar: None, observer: None, stop: self.stop.clone(), deadline: self.deadline }
     }
 
     /// Something else begins.
@@ -122,8 +122,8 @@ impl Watch {
             bar.set_position(0);
             bar.set_message(name.to_owned());
         }
-        if let Some(hosted) = &self.host {
-            hosted.host.phase(name);
+        if let Some(observed) = &self.observer {
+            observed.observer.phase(name);
         }
     }
 
@@ -132,8 +132,8 @@ impl Watch {
         if let Some(bar) = &self.bar {
             bar.set_position((part * STEPS as f64) as u64);
         }
-        if let Some(hosted) = &mut self.host
-            && !hosted.look(part)
+        if let Some(observed) = &mut self.observer
+            && !observed.look(part)
         {
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -191,7 +191,7 @@ mod tests {
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
 
-    impl Host for Notes {
+    impl Observer for Notes {
         fn phase(&self, name: &str) {
             self.0.lock().unwrap().push(name.into());
         }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_host_is_told_and_stops_helpers_too() {
         let notes = Arc::new(Notes::default());
-        let (mut watch, mut helper) = hosted(notes.clone(), || {
+        let (mut watch, mut helper) = observed(notes.clone(), || {
             let watch = Watch::terminal(None).unwrap();
             let helper = watch.helper();
             (watch, helper)
@@ -213,15 +213,16 @@ mod tests {
         watch.phase("measuring");
         assert!(watch.look(0.25) && helper.look(0.9));
         assert!(watch.look(0.75), "it looks only now and then");
-        watch.host.as_mut().unwrap().next = Instant::now();
+        watch.observer.as_mut().unwrap().next = Instant::now();
         assert!(!watch.look(0.75) && !helper.look(0.0));
         assert_eq!(*notes.0.lock().unwrap(), ["measuring", "0.25", "0.75"]);
     }
 
     #[test]
     fn a_host_is_one_while_something_runs() {
-        let is_there = || HOST.with_borrow(Option::is_some);
-        let panics = || hosted(Arc::new(Notes::default()), || assert!(!is_there(), "it is there"));
+        let is_there = || OBSERVER.with_borrow(Option::is_some);
+        let panics =
+            || observed(Arc::new(Notes::default()), || assert!(!is_there(), "it is there"));
         assert!(std::panic::catch_unwind(panics).is_err());
         assert!(!is_there());
     }

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::arguments::parsed;
 use crate::error::raised;
-use crate::host::{watched, with_report};
+use crate::observer::{watched, with_report};
 use crate::outcome::Outcome;
 
 /// Runs a workload on a drive and gives its report.

@@ -12,7 +12,7 @@ use ssdkit::{cli, create, info, profiles, snapshot};
 
 use crate::arguments::parsed;
 use crate::error::{UsageError, raised};
-use crate::host::{watched, with_report};
+use crate::observer::{watched, with_report};
 use crate::value::python;
 
 /// What a call gives a command.

@@ -11,7 +11,8 @@ mod arguments;
 mod bench;
 mod commands;
 mod error;
-mod host;
+mod formula;
+mod observer;
 mod outcome;
 mod value;
 
@@ -26,6 +27,8 @@ mod _core {
     use super::commands::{command, compare};
     #[pymodule_export]
     use super::error::{DriveError, Error, UsageError};
+    #[pymodule_export]
+    use super::formula::of_victim;
     #[pymodule_export]
     use super::outcome::Outcome;
     #[pymodule_export]

@@ -38,6 +38,9 @@ impl Outcome {
     }
 }
 
+/// Whole numbers.
+type Numbers<'py> = Bound<'py, PyArray1<u64>>;
+
 /// An array that owns what it was given.
 fn array<'py, T: numpy::Element>(py: Python<'py>, all: Vec<T>) -> Bound<'py, PyArray1<T>> {
     all.into_pyarray(py)
@@ -65,7 +68,7 @@ impl Outcome {
         &self,
         py: Python<'py>,
         kind: &str,
-    ) -> PyResult<(Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>)> {
+    ) -> PyResult<(Numbers<'py>, Numbers<'py>)> {
         let place = KINDS.iter().position(|name| *name == kind);
         let place = place.ok_or_else(|| PyValueError::new_err(format!("no kind {kind}")))?;
         let (ns, n) = self.outcome.cells[place].iter().copied().unzip();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drive::Error;
-use load::watch::{Host, hosted};
+use load::watch::{Observer, observed};
 use pyo3::prelude::*;
 
 use crate::error::raised;
@@ -30,7 +30,7 @@ impl Interpreter {
     }
 }
 
-impl Host for Interpreter {
+impl Observer for Interpreter {
     fn phase(&self, name: &str) {
         self.seen().phase = name.into();
     }
@@ -64,9 +64,10 @@ pub fn watched<T: Send>(
     let threading = py.import("threading")?;
     let (main, this) =
         (threading.call_method0("main_thread")?, threading.call_method0("current_thread")?);
-    let host = Arc::new(Interpreter { progress, is_main: main.is(&this), seen: Mutex::default() });
-    let ran = py.detach(|| hosted(host.clone(), run));
-    let error = host.seen().error.take();
+    let interpreter =
+        Arc::new(Interpreter { progress, is_main: main.is(&this), seen: Mutex::default() });
+    let ran = py.detach(|| observed(interpreter.clone(), run));
+    let error = interpreter.seen().error.take();
     match (ran, error) {
         (Ok(ran), error) => Ok((ran, error)),
         (Err(_), Some(error)) => Err(error),
