@@ -14,7 +14,7 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 [ -x "$python" ] || { python3 -m venv "$here/venv"; rm -f "$stamp"; }
 
 changed() {
-  [ ! -e "$stamp" ] || [ -n "$(find Cargo.toml Cargo.lock pyproject.toml README.md crates python \
+  [ ! -e "$stamp" ] || [ -n "$(find Cargo.toml Cargo.lock pyproject.toml README.md crates python/ssdkit \
     -type f -newer "$stamp" ! -name '*.so' ! -path '*/__pycache__/*' -print -quit)" ]
 }
 
