@@ -41,7 +41,7 @@ class _Shown:
         if phase != self._phase:
             self._phase = phase
             self._bar.reset()
-            self._bar.set_description(phase)
+            self._bar.set_description_str(phase)
         self._bar.n = round(100 * min(max(part, 0.0), 1.0), 1)
         self._bar.refresh()
 

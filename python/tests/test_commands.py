@@ -158,6 +158,25 @@ def test_progress_is_called_and_may_stop_a_run() -> None:
     assert caught.value.report.interrupted  # type: ignore[attr-defined]
 
 
+def test_an_explanation_that_is_stopped_has_what_there_is() -> None:
+    most = 0.0
+
+    def stop(phase: str, part: float) -> None:
+        nonlocal most
+        if phase == "measuring" and part < most:
+            raise LookupError("the second has begun")
+        most = part if phase == "measuring" else most
+
+    # So many that each is looked at several times.
+    load: dict[str, Any] = {"rw": "randread", "qd": 8, "precondition": "seq", "ios": 500_000}
+    others = ["pus=8", "pus=2"]
+    with pytest.raises(LookupError) as caught:
+        ssdkit.explain("mem:tlc,size=64M,store=none", what_if=others, progress=stop, **load)
+    why = caught.value.report  # type: ignore[attr-defined]
+    assert why.report.ios == 500_000 and not why.report.interrupted
+    assert "pus=2" not in why.what_if
+
+
 def test_no_bar_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
     ssdkit.bench(DRIVE, rw="randread", ios=1000, progress=True)
     assert capfd.readouterr() == ("", "")
