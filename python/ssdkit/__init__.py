@@ -25,6 +25,7 @@ from ssdkit.comparison import Comparison, compare
 from ssdkit.explanation import Explanation
 from ssdkit.histogram import Histogram
 from ssdkit.report import Report
+from ssdkit.sweeps import Knee, LatinHypercube, Range, Sobol, Sweep, sweep
 from ssdkit.table import Table
 from ssdkit.theory import formula
 from ssdkit.twins import Parameter, Twin
@@ -38,8 +39,13 @@ __all__ = [
     "Error",
     "Explanation",
     "Histogram",
+    "Knee",
+    "LatinHypercube",
     "Parameter",
+    "Range",
     "Report",
+    "Sobol",
+    "Sweep",
     "Table",
     "Twin",
     "UsageError",
@@ -56,6 +62,7 @@ __all__ = [
     "replay",
     "snapshot",
     "study",
+    "sweep",
     "test",
     "twin",
 ]

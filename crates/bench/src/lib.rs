@@ -41,6 +41,7 @@ mod below;
 mod bursts;
 mod explain;
 mod jobs;
+pub mod life;
 mod ours;
 mod outcome;
 mod physics;

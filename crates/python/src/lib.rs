@@ -9,9 +9,11 @@ use pyo3::prelude::*;
 
 mod arguments;
 mod bench;
+mod check;
 mod commands;
 mod error;
 mod formula;
+mod life;
 mod observer;
 mod outcome;
 mod value;
@@ -26,6 +28,8 @@ mod _core {
     #[pymodule_export]
     use super::commands::{command, compare};
     #[pymodule_export]
+    use super::check::check;
+    #[pymodule_export]
     use super::error::{DriveError, Error, UsageError};
     #[pymodule_export]
     use super::formula::of_victim;
@@ -33,6 +37,8 @@ mod _core {
     use super::outcome::Outcome;
     #[pymodule_export]
     use super::value::in_words;
+    #[pymodule_export]
+    use super::life::life;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,0 +1,72 @@
+//! Lives of small drives.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+const DRIVE: &str = "mem:tlc,groups=1,pus=2,pages=48,size=32M,store=none,errors=true,\
+                     endurance_cliff=false";
+
+fn life(keys: &str, course: Course) -> Vec<Window> {
+    let drive = format!("{DRIVE}{keys}");
+    let line = ["bench", &drive, "--rw", "randrw", "--qd", "4", "--seed", "5"];
+    live(&Line::parse_from(line).args, &course, &mut Watch::quiet()).unwrap()
+}
+
+const DAY: u64 = 86_400_000_000_000;
+const COURSE: Course = Course { windows: 3, bursts: 4, requests: 2000, rest: DAY, tend: DAY / 4 };
+
+#[test]
+fn a_life_is_the_same_each_time_and_takes_its_time() {
+    let told = || life("", COURSE).iter().map(Window::to_json).collect::<Vec<_>>();
+    let windows = told();
+    assert_eq!(windows, told());
+    assert_eq!(windows.len(), 3);
+    for (n, window) in (1u64..).zip(&windows) {
+        let days = window["seconds"].as_f64().unwrap() / 86_400.0;
+        assert!((days - 4.0 * n as f64).abs() < 0.01, "{days}");
+        let requests =
+            window["read"]["n"].as_u64().unwrap() + window["write"]["n"].as_u64().unwrap();
+        assert_eq!(requests, 8000);
+        assert_eq!(window["failed_requests"], 0);
+    }
+    let wear = |n: usize| windows[n]["wear_mean"].as_f64().unwrap();
+    assert!(wear(0) < wear(1) && wear(1) < wear(2));
+}
+
+/// Rest ages data: reads are repeated after a long one, and the drive refreshes.
+#[test]
+fn data_age_while_the_drive_rests() {
+    let retried = |rest| {
+        let windows =
+            life(",endurance=30,rber_base=2e-3", Course { rest, tend: rest.min(DAY), ..COURSE });
+        let of = |window: &Window| {
+            let errors = window.to_json();
+            (
+                errors["flash_errors"]["retries"].as_u64().unwrap_or(0),
+                errors["refreshed_chunks"].as_u64().unwrap(),
+            )
+        };
+        windows.iter().map(of).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    };
+    let (short, long) = (retried(1_000_000), retried(400 * DAY));
+    assert_eq!(short, (0, 0));
+    assert!(long.0 > 0 || long.1 > 0, "{long:?}");
+}
+
+/// A drive whose erases fail takes no more writes in the end, and its windows end.
+#[test]
+fn a_life_ends_with_the_drive() {
+    let course = Course { windows: 40, requests: 10_000, rest: 1_000_000, tend: DAY, ..COURSE };
+    let windows = life(",endurance=20,erase_failure=0.2", course);
+    let last = windows.last().unwrap();
+    assert!(windows.len() < 40 && last.read_only, "{}", windows.len());
+    assert!(windows.iter().rev().skip(1).all(|window| !window.read_only));
+    assert!(last.to_json()["grown_bad"].as_u64().unwrap() > 0);
+}
