@@ -141,9 +141,12 @@ def run_of(base: Mapping[str, Any], point: Point, share: bool) -> Run:
     all_ = {**base, **point}
     keys = {key[6:]: all_.pop(key) for key in list(all_) if key.startswith("drive.")}
     drive, trace = str(all_.pop("drive")), all_.pop("trace", None)
-    if keys.keys() - {"profile"} & keys_in(drive) - {"profile"}:
-        raise UsageError(f"{', '.join(keys)}: set in {drive} already: leave it out of one")
-    options = {key: value for key, value in sorted(all_.items()) if value not in (None, False)}
+    twice = sorted(keys.keys() & keys_in(drive))
+    if twice:
+        raise UsageError(f"{twice[0]} is in {drive} already: leave it out of one")
+    # 0 is a value, and no option left out.
+    left = [key for key, value in all_.items() if value is None or value is False]
+    options = {key: all_[key] for key in sorted(all_.keys() - left)}
     drive = drive_with(drive, keys)
     name = _core.check(drive, None if trace is None else str(trace), **options)
     run = Run(name, options, None if trace is None else str(trace), share)
@@ -287,9 +290,11 @@ def _measured(run: Run, place: str) -> Any:
     aging = run.aged()
     if aging is None:
         return ssdkit.bench(run.drive, **run.options)
-    path = aged_drive(run.drive, aging, aged_folder(place))
-    options = {key: value for key, value in run.options.items() if key != "precondition"}
-    return ssdkit.bench(f"ssd:{path},copy=yes", **options)
+    path, steady = aged_drive(run.drive, aging, aged_folder(place))
+    done = ("precondition", "steady_rounds", "steady_round")
+    options = {key: value for key, value in run.options.items() if key not in done}
+    report = as_dict(ssdkit.bench(f"ssd:{path},copy=yes", **options))
+    return {**report, "steady": steady}
 
 
 def aged_folder(place: str) -> Path:
@@ -305,20 +310,22 @@ def aged_folder(place: str) -> Path:
     return folder / place
 
 
-def aged_drive(drive: str, aging: Mapping[str, Any], folder: Path) -> Path:
-    """The file of an aged drive, made by whichever process of this machine comes first."""
+def aged_drive(drive: str, aging: Mapping[str, Any], folder: Path) -> tuple[Path, Any]:
+    """The file of an aged drive, made by whichever process of this machine comes first,
+    and what is told of its steady state."""
     files = {path: _hash(path) for path in _paths(drive) if path and Path(path).is_file()}
     text = json.dumps([drive, aging, files, build()], sort_keys=True, default=str)
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
-    path = folder / f"{name}.ssd"
+    path, about = folder / f"{name}.ssd", folder / f"{name}.json"
     with open(folder / f"{name}.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             made = folder / f"{name}.making"
             made.unlink(missing_ok=True)
-            ssdkit.bench(drive, snapshot=str(made), **aging)
+            report = as_dict(ssdkit.bench(drive, snapshot=str(made), **aging))
+            about.write_text(json.dumps(report.get("steady")), encoding="ascii")
             made.rename(path)
-    return path
+        return path, json.loads(about.read_text(encoding="ascii"))
 
 
 def forget_aged(place: str) -> None:
