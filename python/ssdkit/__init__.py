@@ -23,6 +23,7 @@ from ssdkit.commands import (
 )
 from ssdkit.comparison import Comparison, compare
 from ssdkit.explanation import Explanation
+from ssdkit.fleets import Fleet, LogNormal, Normal, fleet
 from ssdkit.histogram import Histogram
 from ssdkit.report import Report
 from ssdkit.sweeps import Knee, LatinHypercube, Range, Sobol, Sweep, sweep
@@ -38,9 +39,12 @@ __all__ = [
     "DriveError",
     "Error",
     "Explanation",
+    "Fleet",
     "Histogram",
     "Knee",
     "LatinHypercube",
+    "LogNormal",
+    "Normal",
     "Parameter",
     "Range",
     "Report",
@@ -55,6 +59,7 @@ __all__ = [
     "create",
     "explain",
     "explain_replay",
+    "fleet",
     "formula",
     "info",
     "profile",

@@ -100,6 +100,15 @@ def keys_in(drive: str) -> set[str]:
     return {part.split("=")[0] for part in rest.split(",") if "=" in part}
 
 
+def without(drive: str, keys: tuple[str, ...]) -> str:
+    """A drive's name without these keys.
+
+    >>> without("mem:tlc,size=1G,errors=true", ("errors",))
+    'mem:tlc,size=1G'
+    """
+    return ",".join(part for part in drive.split(",") if part.split("=")[0] not in keys)
+
+
 def base_of(base: str | Mapping[str, Any], grid: list[str]) -> dict[str, Any]:
     """The base as a dict by the one name of each key. Raises where it and the grid
     contradict each other, or something is missing."""
@@ -156,8 +165,7 @@ def run_of(base: Mapping[str, Any], point: Point, share: bool) -> Run:
 
 def key(run: Run) -> str:
     """The hash of all that a row follows from."""
-    named = [run.trace, run.options.get("faults"), *_paths(run.drive)]
-    files = {str(path): _hash(path) for path in named if path and Path(str(path)).is_file()}
+    files = files_of(run.drive, run.trace, run.options.get("faults"))
     # A number and its text are the same option.
     options = {key: _plain_text(value) for key, value in run.options.items()}
     all_ = [run.drive, options, run.trace, run.aged() is not None, files, build()]
@@ -166,6 +174,12 @@ def key(run: Run) -> str:
 
 def _plain_text(value: object) -> object:
     return [_text(each) for each in value] if isinstance(value, list) else _text(value)
+
+
+def files_of(drive: str, *more: object) -> dict[str, str]:
+    """The files that a drive's name leads to, and others, with a hash of what is in each."""
+    named = [str(path) for path in (*more, *_paths(drive)) if path]
+    return {path: _hash(path) for path in named if Path(path).is_file()}
 
 
 def _paths(drive: str) -> list[str]:
@@ -261,7 +275,7 @@ def perform(run: Run, expected: str, keep: bool, place: str) -> Outcome:
     """Runs on this machine. ``keep``: the whole report as JSON, too. ``place``: the name of
     the sweep, whose aged drives are kept apart from those of others."""
     if (mine := build()) != expected:
-        raise WorkerVersionError(os.uname().nodename, mine, expected)
+        raise WorkerVersionError(myself(), mine, expected)
     began = time.perf_counter()
     row: dict[str, Any] = {}
     error, lasting = None, True
@@ -276,8 +290,12 @@ def perform(run: Run, expected: str, keep: bool, place: str) -> Outcome:
         error = str(e)
     except (MemoryError, OSError) as e:
         error, lasting = f"{type(e).__name__}: {e}", False
-    worker = f"{os.uname().nodename}:{os.getpid()}"
-    return Outcome(run.key, row, error, lasting, time.perf_counter() - began, worker)
+    return Outcome(run.key, row, error, lasting, time.perf_counter() - began, myself())
+
+
+def myself() -> str:
+    """This machine and process."""
+    return f"{os.uname().nodename}:{os.getpid()}"
 
 
 def _measured(run: Run, place: str) -> Any:
@@ -313,8 +331,7 @@ def aged_folder(place: str) -> Path:
 def aged_drive(drive: str, aging: Mapping[str, Any], folder: Path) -> tuple[Path, Any]:
     """The file of an aged drive, made by whichever process of this machine comes first,
     and what is told of its steady state."""
-    files = {path: _hash(path) for path in _paths(drive) if path and Path(path).is_file()}
-    text = json.dumps([drive, aging, files, build()], sort_keys=True, default=str)
+    text = json.dumps([drive, aging, files_of(drive), build()], sort_keys=True, default=str)
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
     path, about = folder / f"{name}.ssd", folder / f"{name}.json"
     with open(folder / f"{name}.lock", "w", encoding="ascii") as lock:

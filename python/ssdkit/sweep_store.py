@@ -1,4 +1,4 @@
-"""The rows of sweeps in a folder, as Parquet.
+"""The rows of sweeps, and of fleets, in a folder, as Parquet.
 
 ``DIR/rows`` has parts, each written whole under another name, synced and then renamed: a
 reader, and a sweep that goes on after a kill, sees whole parts only. ``DIR/runs`` has what
@@ -14,14 +14,14 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ssdkit._core import Error, UsageError
 from ssdkit.sweep_extra import optional
-from ssdkit.sweep_run import FIGURES, Outcome
+from ssdkit.sweep_run import FIGURES
 
 #: Rows that came are written after so many seconds, or so many rows.
 SECONDS, ROWS = 2.0, 1000
@@ -29,7 +29,8 @@ SECONDS, ROWS = 2.0, 1000
 MOST_PARTS = 64
 
 
-def _schema() -> Any:
+def rows_schema() -> Any:
+    """The columns of a sweep's rows."""
     pa = optional("pyarrow", "sweep")
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
     columns = [("key", pa.string()), ("error", pa.string())]
@@ -48,9 +49,10 @@ class Store:
     :class:`ssdkit.UsageError` where another has it, :class:`ssdkit.Error` where the disk is
     full."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schema: Any = None) -> None:
         self.folder = folder
-        self._came: list[Outcome] = []
+        self._schemas = {"rows": schema or rows_schema(), "runs": _runs_schema()}
+        self._came: dict[str, list[dict[str, Any]]] = {"rows": [], "runs": []}
         self._written = time.monotonic()
         self._stored = 0
         self._full = False
@@ -87,41 +89,32 @@ class Store:
         finally:
             self._lock.close()
 
-    def known(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The rows that are there of these keys, by key."""
-        wanted = set(keys)
-        rows: dict[str, dict[str, Any]] = {}
-        for part in self._parts("rows"):
-            rows.update((row["key"], row) for row in self._read(part) if row["key"] in wanted)
-        self._stored = len(rows)
-        return rows
+    def table(self) -> Any:
+        """All rows that are there, of this sweep and of others."""
+        pa = optional("pyarrow", "sweep")
+        tables = [self._read(part) for part in self._parts("rows")]
+        schema = self._schemas["rows"]
+        table = pa.concat_tables(tables) if tables else schema.empty_table()
+        self._stored = table.num_rows
+        return table
 
-    def add(self, outcome: Outcome) -> None:
-        """A run has ended. It is written with others, soon."""
-        self._came.append(outcome)
-        if len(self._came) >= ROWS or time.monotonic() - self._written >= SECONDS:
+    def add(self, run: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+        """A run has ended. It is written with others, soon; all of its rows in one part."""
+        self._came["runs"].append(dict(run))
+        self._came["rows"] += [dict(row) for row in rows]
+        due = time.monotonic() - self._written >= SECONDS
+        if due or len(self._came["rows"]) + len(self._came["runs"]) >= ROWS:
             self.flush()
 
     def flush(self) -> None:
         """Writes what came."""
-        if not self._came:
-            return
         pa = optional("pyarrow", "sweep")
-        lasting = [row_of(outcome) for outcome in self._came if outcome.lasting]
-        runs = [
-            {
-                "key": outcome.key,
-                "worker": outcome.worker,
-                "error": None if outcome.lasting else outcome.error,
-                "wall_seconds": outcome.seconds,
-            }
-            for outcome in self._came
-        ]
-        if lasting:
-            self._write("rows", pa.Table.from_pylist(lasting, schema=_schema()))
-        self._write("runs", pa.Table.from_pylist(runs, schema=_runs_schema()))
-        self._stored += len(lasting)
-        self._came.clear()
+        for kind in ("rows", "runs"):
+            came = self._came[kind]
+            if came:
+                self._write(kind, pa.Table.from_pylist(came, schema=self._schemas[kind]))
+                self._stored += len(came) if kind == "rows" else 0
+                came.clear()
         self._written = time.monotonic()
 
     def result(self, table: Any) -> None:
@@ -152,33 +145,32 @@ class Store:
     def _parts(self, kind: str) -> list[Path]:
         return sorted((self.folder / kind).glob("*.parquet"))
 
-    def _read(self, part: Path) -> list[dict[str, Any]]:
-        pq = optional("pyarrow.parquet", "sweep")
-        pa = optional("pyarrow", "sweep")
+    def _read(self, part: Path) -> Any:
+        pa, pq = optional("pyarrow", "sweep"), optional("pyarrow.parquet", "sweep")
+        kind = part.parent.name
         try:
-            rows: list[dict[str, Any]] = pq.read_table(part, partitioning=None).to_pylist()
+            table = pq.ParquetFile(part, memory_map=False).read()
         except (pa.ArrowInvalid, OSError) as e:
             raise Error(f"{part}: no rows can be read from it: {e}: remove it") from e
-        return rows
+        if table.schema != self._schemas[kind]:
+            raise UsageError(
+                f"{part}: its rows are of another kind, or of another version of ssdkit: "
+                "take another folder"
+            )
+        return table
 
     def _compact(self) -> None:
         """Many parts become one: first that is written, then they go."""
         pa = optional("pyarrow", "sweep")
-        for kind, schema in (("rows", _schema()), ("runs", _runs_schema())):
+        for kind in ("rows", "runs"):
             parts = self._parts(kind)
             if len(parts) <= MOST_PARTS:
                 continue
-            rows = [row for part in parts for row in self._read(part)]
-            if kind == "rows":
-                rows = list({row["key"]: row for row in rows}.values())
-            self._write(kind, pa.Table.from_pylist(rows, schema=schema))
+            self._write(
+                kind, pa.concat_tables([self._read(part) for part in parts]).combine_chunks()
+            )
             for part in parts:
                 part.unlink()
-
-
-def row_of(outcome: Outcome) -> dict[str, Any]:
-    """The row of a run that has ended."""
-    return {"key": outcome.key, "error": outcome.error, **outcome.row}
 
 
 def save(path: Path, table: Any) -> None:
@@ -208,7 +200,7 @@ def table_of(points: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, An
     pa = optional("pyarrow", "sweep")
     keys = list(dict.fromkeys(key for point in points for key in point))
     columns: dict[str, Any] = {}
-    schema = _schema()
+    schema = rows_schema()
     for key in keys:
         values = [point.get(key) for point in points]
         columns[f"set_{key}" if key in schema.names else key] = _column(pa, values)

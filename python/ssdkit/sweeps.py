@@ -23,7 +23,7 @@ from ssdkit._core import Error, UsageError
 from ssdkit.sweep_extra import build, optional
 from ssdkit.sweep_grid import Grid, Knee, LatinHypercube, Point, Range, Sobol, key_of, points_of
 from ssdkit.sweep_run import Outcome, Run, WorkerVersionError, base_of, forget_aged, perform, run_of
-from ssdkit.sweep_store import Store, row_of, table_of
+from ssdkit.sweep_store import Store, table_of
 
 __all__ = ["Knee", "LatinHypercube", "Range", "Sobol", "Sweep", "WorkerVersionError", "sweep"]
 
@@ -130,12 +130,12 @@ def sweep(
     for module in ("pyarrow", "distributed"):
         optional(module, "sweep")
     with ExitStack() as stack:
-        folder = Path(out) if out is not None else stack.enter_context(_temporary())
+        folder = Path(out) if out is not None else stack.enter_context(temporary())
         place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
         store = stack.enter_context(Store(folder))
         crew = Crew(scheduler, workers, lambda: forget_aged(place))
         stack.enter_context(crew)
-        bar = stack.enter_context(_bar(progress, len(plan)))
+        bar = stack.enter_context(bar_of(progress, len(plan)))
         rounds = _Rounds(store, crew, tried, (reports, place), bar)
         rounds.run(plan)
         if points.knee is not None:
@@ -201,7 +201,7 @@ class _Rounds:
         """Runs all of a plan of which no row is known."""
         runs = {run.key: run for _, run in plan if isinstance(run, Run)}
         wanted = [key for key in runs if key not in self.rows]
-        known = self.store.known(wanted)
+        known = {row["key"]: row for row in self._there(set(wanted))}
         if self.keep:
             # One without its report is run again for that.
             known = {key: row for key, row in known.items() if row["report"] or row["error"]}
@@ -217,10 +217,21 @@ class _Rounds:
                 if isinstance(done, Outcome)
                 else Outcome(key, {}, f"{type(done).__name__}: {done}", False, 0.0, "")
             )
-            self.store.add(outcome)
-            self.rows[key] = row_of(outcome)
+            row = {"key": key, "error": outcome.error, **outcome.row}
+            self.store.add(run_told(outcome), [row] if outcome.lasting else [])
+            self.rows[key] = row
             self.ran += 1
             self.bar.update(1)
+
+    def _there(self, keys: set[str]) -> list[dict[str, Any]]:
+        """The rows of these keys that are there."""
+        if not keys:
+            return []
+        pc, pa = optional("pyarrow.compute", "sweep"), optional("pyarrow", "sweep")
+        table = self.store.table()
+        wanted = pc.is_in(table["key"], value_set=pa.array(sorted(keys), pa.string()))
+        rows: list[dict[str, Any]] = table.filter(wanted).to_pylist()
+        return rows
 
     def refine(
         self, plan: list[tuple[Point, Run | str]], knee: Knee
@@ -263,6 +274,13 @@ class _Rounds:
         if not self.keep:
             rows = [{**row, "report": None} for row in rows]
         return table_of([point for point, _ in plan], rows)
+
+
+def run_told(outcome: Outcome) -> dict[str, Any]:
+    """What is the machine's own of a run."""
+    passing = None if outcome.lasting else outcome.error
+    told = {"key": outcome.key, "worker": outcome.worker, "error": passing}
+    return {**told, "wall_seconds": outcome.seconds}
 
 
 class Crew:
@@ -387,7 +405,8 @@ def _end_workers(cluster: Any) -> None:
 
 
 @contextmanager
-def _temporary() -> Iterator[Path]:
+def temporary() -> Iterator[Path]:
+    """A folder that goes again."""
     folder = tempfile.mkdtemp(prefix="ssdkit-sweep-")
     try:
         yield Path(folder)
@@ -403,7 +422,7 @@ class _NoBar:
 
 
 @contextmanager
-def _bar(progress: bool | None, total: int) -> Iterator[Any]:
+def bar_of(progress: bool | None, total: int) -> Iterator[Any]:
     """A bar of tqdm, where it is wanted and there."""
     if progress is False or (progress is None and not sys.stderr.isatty()):
         yield _NoBar()

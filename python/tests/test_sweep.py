@@ -237,7 +237,7 @@ def test_ctrl_c_ends_it_at_once_and_keeps_what_came(tmp_path: Path) -> None:
     assert time.monotonic() - asked < 20 and running.returncode != 0
     assert "KeyboardInterrupt" in err
     with Store(tmp_path) as store:
-        rows = [row for part in store._parts("rows") for row in store._read(part)]
+        rows = store.table().to_pylist()
     assert rows and all(row["error"] is None for row in rows)
 
 

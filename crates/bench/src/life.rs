@@ -1,5 +1,4 @@
-//! The life of a drive in memory: bursts of a load with rest between them, told of by
-//! window.
+//! The life of a drive in memory: bursts of a load, each after a rest, told of by window.
 //!
 //! In virtual time rest costs next to nothing, so that data age as long as they do in
 //! years, and what the drive does by itself (patrol, refresh) is done when it is due.
@@ -13,14 +12,15 @@ use drive::flash_errors::FlashErrors;
 use drive::spec::DriveSpec;
 use drive::whole::{Boxed, Drive, devices};
 use load::driver::{Driver, Virtual};
-use load::load::Load;
+use load::load::{Load, Pace};
 use load::runner::{Plan, Runner, Until};
 use load::tally::Tally;
 use load::watch::Watch;
 use measure::{Histogram, WriteAmplification};
-use port::{BlockOp, Ring, Time};
+use port::{BLOCK_BYTES, BlockOp, Ring, Time};
 use serde_json::{Value, json};
 use targets::WriteCounters;
+use workload::Pattern;
 
 use crate::BenchArgs;
 
@@ -43,6 +43,9 @@ pub struct Course {
 pub struct Window {
     /// Drive time at its end, since the life began, in ns.
     pub end: u64,
+    /// The same at the end of the first burst in or before which data could not be read,
+    /// of the drive's whole life.
+    pub lost_at: Option<u64>,
     reads: Histogram,
     writes: Histogram,
     failed: u64,
@@ -90,6 +93,7 @@ impl Window {
         let amplification = WriteAmplification::from_blocks(w.user, w.gc, w.padding, w.metadata);
         json!({
             "seconds": self.end as f64 / 1e9,
+            "lost_seconds": self.lost_at.map(|ns| ns as f64 / 1e9),
             "read": of(&self.reads),
             "write": of(&self.writes),
             "failed_requests": self.failed,
@@ -123,9 +127,9 @@ pub fn live(args: &BenchArgs, course: &Course, watch: &mut Watch) -> Result<Vec<
     let mut load = crate::load(args, &shape, &pattern)?;
     let mut driver = Virtual::new(drive);
     let mut runner = Runner::new(watch);
-    runner.precondition(&mut driver, &shape, args.seed)?;
-    let mut life = Life { driver, start: Time::ZERO, course: *course };
-    life.start = life.driver.now();
+    fill(&mut runner, &mut driver, args.seed)?;
+    let start = driver.now();
+    let mut life = Life { driver, start, course: *course, lost_at: None };
     let mut windows = Vec::new();
     for _ in 0..course.windows {
         let window = life.window(&mut runner, &mut load)?;
@@ -138,11 +142,33 @@ pub fn live(args: &BenchArgs, course: &Course, watch: &mut Watch) -> Result<Vec<
     Ok(windows)
 }
 
+/// Writes a new drive once, in order: a life begins with data, and with no wear.
+fn fill(runner: &mut Runner, driver: &mut Virtual<Boxed>, seed: u64) -> Result<(), Error> {
+    let shape = driver.drive().shape();
+    let whole = Pattern::precondition(shape.bytes);
+    let rest = shape.bytes - whole.blocks() * whole.bs;
+    let (offset, bs) = (shape.bytes - rest, BLOCK_BYTES);
+    for pattern in [whole, Pattern { offset, length: rest, bs, ..whole }] {
+        if pattern.blocks() == 0 {
+            continue;
+        }
+        let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 1 }, 1, seed)?;
+        let plan = Plan { ramp: 0, until: Until::Ios(pattern.blocks()), count: false };
+        let tally = runner.run(driver, &mut load, plan)?;
+        if let Some(what) = tally.problem() {
+            return Err(Error::Failed(format!("while it was written, {what}")));
+        }
+    }
+    driver.rest();
+    Ok(())
+}
+
 /// A drive that lives.
 struct Life {
     driver: Virtual<Boxed>,
     start: Time,
     course: Course,
+    lost_at: Option<u64>,
 }
 
 impl Life {
@@ -156,6 +182,7 @@ impl Life {
             reads.merge(tally.latency(BlockOp::Read));
             writes.merge(tally.latency(BlockOp::Write));
             failed += tally.failed;
+            self.look_for_loss();
             if self.driver.drive().is_read_only() {
                 break;
             }
@@ -163,6 +190,7 @@ impl Life {
         let (drive, now) = (self.driver.drive(), self.driver.now());
         Ok(Window {
             end: now.since(self.start),
+            lost_at: self.lost_at,
             reads,
             writes,
             failed,
@@ -171,6 +199,13 @@ impl Life {
             health: Lasting::of(drive, now),
             read_only: drive.is_read_only(),
         })
+    }
+
+    /// Notes when data could not be read for the first time.
+    fn look_for_loss(&mut self) {
+        if self.lost_at.is_none() && FlashErrors::of(self.driver.drive()).failed_blocks() > 0 {
+            self.lost_at = Some(self.driver.now().since(self.start));
+        }
     }
 
     fn burst(&mut self, runner: &mut Runner, load: &mut Load) -> Result<Tally, Error> {

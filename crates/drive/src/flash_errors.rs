@@ -39,6 +39,11 @@ impl FlashErrors {
         (since != FlashErrors::default()).then_some(since)
     }
 
+    /// Blocks that could not be read, after all repetitions.
+    pub fn failed_blocks(&self) -> u64 {
+        self.errors.failed_blocks
+    }
+
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let e = &self.errors;

@@ -18,6 +18,7 @@ use crate::compare::{self, CompareArgs};
 use crate::crash::{self, CrashArgs};
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::rules::{self, RulesArgs};
+use crate::sweep::{self, SweepArgs};
 use crate::target::{self, TargetArgs};
 use crate::trace::{self, TraceArgs};
 
@@ -180,6 +181,9 @@ pub enum Command {
     /// Run a standard test of a drive by name, or list the tests.
     #[command(after_help = format!("{TEST_EXAMPLES}{DRIVES}"))]
     Test(TestArgs),
+    /// Run many benches: a grid, a list or drawn points, here or on a cluster.
+    #[command(after_help = sweep::EXAMPLES)]
+    Sweep(SweepArgs),
     /// Hold reports of benches side by side: what differs, and what is noise.
     #[command(after_help = compare::EXAMPLES)]
     Compare(CompareArgs),

@@ -16,6 +16,7 @@ pub mod manual;
 pub mod profiles;
 pub mod rules;
 pub mod snapshot;
+pub mod sweep;
 pub mod target;
 pub mod trace;
 

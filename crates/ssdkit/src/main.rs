@@ -11,7 +11,7 @@ use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
     Error, bench, compare, crash, create, fio, fronts, info, job, manual, metrics, profiles, rules,
-    snapshot, speculation, standard, studies, target, trace, twin, ycsb,
+    snapshot, speculation, standard, studies, sweep, target, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -81,6 +81,7 @@ fn run(cli: Cli) -> Result<u8, Error> {
     let mut out = io::stdout().lock();
     match cli.command {
         Some(Command::Run(args)) => return ssdkit::run::run(&args),
+        Some(Command::Sweep(args)) => return Err(sweep::run(&args)),
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Explain(command)) => command.run(&mut out)?,

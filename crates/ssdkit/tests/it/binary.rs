@@ -92,7 +92,44 @@ fn manual_pages_say_what_help_does() {
     let (code, text) = failure(&["man", "benhc"]);
     assert!(
         code == Some(2)
-            && text.contains("bench, explain, replay, fio, test, compare, serve, run, top"),
+            && text.contains("bench, explain, replay, fio, test, sweep, compare, serve, run, top"),
         "{text}"
     );
+}
+
+/// A sweep is the Python package's: what it needs is told before, and it is given all that
+/// was asked for.
+#[test]
+fn a_sweep_is_given_to_python() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("sweep.toml"), "[base]\ndrive = \"mem:tlc\"\n").unwrap();
+    std::fs::write(path("other.toml"), "[grid]\nqd = [1]\n").unwrap();
+    let script = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(path(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(path(name), PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    script("none", "exit 1");
+    script("python", "if [ \"$1\" = -c ]; then exit 0; fi; echo \"$@\"; exit 7");
+    let run = |python: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+        command.arg("sweep").args(args).env("SSDKIT_PYTHON", path(python));
+        let out = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let sweep = path("sweep.toml");
+    for (python, file, says) in [
+        ("python", &path("no.toml"), "no.toml: No such file"),
+        ("python", &path("other.toml"), "no [base]"),
+        ("none", &sweep, "has no package ssdkit: pip install"),
+        ("missing", &sweep, "missing: No such file"),
+    ] {
+        let (code, out, errors) = run(python, &[file]);
+        assert!(code == Some(2) && out.is_empty() && errors.contains(says), "{errors}");
+    }
+    let (code, out, _) = run("python", &[&sweep, "--out", "rows", "--workers", "2", "--json"]);
+    let expected = "-m ssdkit.sweep_command --out=rows --workers=2 --json --";
+    assert_eq!((code, out), (Some(7), format!("{expected} {sweep}\n")));
 }

@@ -1,0 +1,188 @@
+"""What is told of a fleet from the lives of its drives: survival, rebuilds, striped reads.
+
+Plain NumPy. Times are in years, latencies in ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdkit._core import UsageError
+
+Floats = NDArray[np.float64]
+
+
+def kaplan_meier(
+    years: Sequence[float] | Floats,
+    failed: Sequence[bool] | NDArray[np.bool_],
+    confidence: float = 0.95,
+) -> dict[str, Any]:
+    """The share of drives that live on after each failure, by Kaplan and Meier, with the
+    interval of Greenwood's variance on the scale log(-log S).
+
+    ``years`` is when each drive failed, or was last seen; ``failed`` which of both.
+
+    >>> curve = kaplan_meier([1.0, 2.0, 3.0, 4.0], [True, False, True, False])
+    >>> [float(share) for share in curve["survival"]]
+    [1.0, 0.75, 0.375]
+    """
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence is {confidence}: take a share, as 0.95")
+    times, events = np.asarray(years, float), np.asarray(failed, bool)
+    at = np.unique(times[events])
+    risk = np.array([(times >= t).sum() for t in at], float)
+    died = np.array([(events & (times == t)).sum() for t in at], float)
+    survival = np.cumprod(1 - died / risk) if len(at) else np.array([])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.cumsum(died / (risk * (risk - died)))
+        spread = (
+            NormalDist().inv_cdf(0.5 + confidence / 2)
+            * np.sqrt(variance)
+            / np.abs(np.log(survival))
+        )
+        lower, upper = survival ** np.exp(spread), survival ** np.exp(-spread)
+    # Of none that is left nothing is known but that.
+    lower, upper = (np.where(survival > 0, bound, 0.0) for bound in (lower, upper))
+    first = np.array([1.0])
+    return {
+        "years": np.concatenate([[0.0], at]),
+        "at_risk": np.concatenate([[float(len(times))], risk]).astype(np.int64),
+        "failures": np.concatenate([[0.0], died]).astype(np.int64),
+        "survival": np.concatenate([first, survival]),
+        "lower": np.concatenate([first, lower]),
+        "upper": np.concatenate([first, upper]),
+    }
+
+
+def failures_with_replacements(
+    lives: Floats, failed: NDArray[np.bool_], years: float, seed: int
+) -> Floats:
+    """When drives fail in a fleet where each that fails is replaced at once by a new one, which
+    has the life of a drive of the fleet that is drawn: times over the years, sorted.
+
+    A drawn life that ended without failure lasts to the end."""
+    dice = np.random.Generator(np.random.PCG64(seed))
+    times: list[float] = []
+    for life, ends in zip(lives, failed, strict=True):
+        at, dies = float(life), bool(ends)
+        while dies and at < years:
+            times.append(at)
+            n = int(dice.integers(len(lives)))
+            at, dies = at + max(float(lives[n]), 1e-9), bool(failed[n])
+    return np.sort(np.array(times))
+
+
+def rebuild_load(
+    failures: Floats,
+    years: float,
+    *,
+    capacity: float,
+    data: int,
+    parity: int,
+    rate: float,
+    drives: int,
+) -> dict[str, Any]:
+    """What is to be rebuilt in each month, of a fleet in groups of ``data`` and ``parity``
+    drives of ``capacity`` bytes: to rebuild one, ``data`` others are read and one is written,
+    at ``rate`` bytes a second.
+
+    ``degraded`` is the share of groups that are being rebuilt, on average over the month;
+    ``most_at_once`` how many drives are at most."""
+    if capacity <= 0 or rate <= 0 or data < 1 or parity < 1:
+        raise UsageError("capacity and rate are above 0, data and parity 1 or more")
+    months = int(np.ceil(years * 12))
+    month = np.minimum((failures * 12).astype(int), months - 1)
+    count = np.bincount(month, minlength=months)[:months]
+    seconds = capacity / rate
+    span = seconds / (365.25 * 86400)
+    groups = max(drives / (data + parity), 1.0)
+    # Of rebuilds that begin in a month some go on in others.
+    busy = np.zeros(months)
+    for at in failures:
+        first, last = at * 12, (at + span) * 12
+        for n in range(int(first), min(int(last), months - 1) + 1):
+            busy[n] += max(min(last, n + 1) - max(first, n), 0.0)
+    most = np.zeros(months, np.int64)
+    for n, at in enumerate(failures):
+        going_on = n + 1 - np.searchsorted(failures, at - span, side="right")
+        most[month[n]] = max(most[month[n]], going_on)
+    return {
+        "month": np.arange(1, months + 1),
+        "failures": count,
+        "written_bytes": count * float(capacity),
+        "read_bytes": count * float(capacity) * data,
+        "degraded": np.minimum(busy / groups, 1.0),
+        "most_at_once": most,
+    }
+
+
+def shares_below(edges: NDArray[np.int64], below: Sequence[Any], counts: Sequence[Any]) -> Floats:
+    """Of each drive the share of its requests below each edge, a row a drive, from its
+    distribution. A latency counts as the end of its class, which is an eighth of a power of
+    two wide."""
+    rows = np.zeros((len(below), len(edges)))
+    for n, (ends, count) in enumerate(zip(below, counts, strict=True)):
+        total = np.cumsum(np.asarray(count, float))
+        place = np.searchsorted(np.asarray(ends), edges, side="right") - 1
+        rows[n] = np.where(place >= 0, total[np.maximum(place, 0)], 0.0) / max(total[-1], 1.0)
+    return rows
+
+
+def at_least(shares: Floats, k: int) -> Floats:
+    """The chance that at least ``k`` of some drives are done below each edge, of a row of
+    shares a drive: drives answer each on its own.
+
+    >>> [float(chance) for chance in at_least(np.array([[0.5], [0.5]]), 2)]
+    [0.25]
+    """
+    n, edges = shares.shape
+    # The chance of so many that are done, drive by drive.
+    done = np.zeros((n + 1, edges))
+    done[0] = 1.0
+    for share in shares:
+        done[1:] = done[1:] * (1 - share) + done[:-1] * share
+        done[0] *= 1 - share
+    return np.asarray(done[k:].sum(axis=0))
+
+
+def percentile(edges: NDArray[np.int64], chances: Floats, at: float) -> float:
+    """The first edge below which so many percent are."""
+    reached = np.nonzero(chances >= at / 100 - 1e-12)[0]
+    return float(edges[reached[0]]) if len(reached) else float("nan")
+
+
+def striped_reads(
+    below: Sequence[Any],
+    counts: Sequence[Any],
+    *,
+    k: int,
+    n: int,
+    at: Sequence[float],
+    groups: int,
+    seed: int,
+) -> list[dict[str, float]]:
+    """Percentiles of a read that asks ``n`` drives and has what it needs when ``k`` of them
+    have answered, over ``groups`` groups of drives that are drawn, beside those of one drive."""
+    if not 1 <= k <= n:
+        raise UsageError(f"k={k} of n={n}: a read waits for 1 to n of n drives")
+    if n > len(below):
+        raise UsageError(f"n={n}: only {len(below)} drives are alive")
+    edges = np.unique(np.concatenate([np.asarray(ends, np.int64) for ends in below]))
+    shares = shares_below(edges, below, counts)
+    dice = np.random.Generator(np.random.PCG64(seed))
+    drawn = [dice.choice(len(below), n, replace=False) for _ in range(groups)]
+    striped = np.mean([at_least(shares[group], k) for group in drawn], axis=0)
+    one = shares.mean(axis=0)
+    return [
+        {
+            "percentile": float(p),
+            "one_ns": percentile(edges, one, p),
+            "striped_ns": percentile(edges, striped, p),
+        }
+        for p in at
+    ]

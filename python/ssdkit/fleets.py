@@ -1,0 +1,378 @@
+"""Fleets: thousands of drives over years, each of them a simulated drive of its own.
+
+A fleet is a distribution: how much drives are written, how good their flash is, how warm they
+are, what they are asked. Each drive lives its life in short windows that are measured; see
+:mod:`ssdkit.fleet_run` for what is made faster and what is not. Lives are tasks of Dask, and
+kept as those of a sweep are.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssdkit import _core
+from ssdkit._core import UsageError
+from ssdkit.fleet_run import (
+    Drawn,
+    Kind,
+    Life,
+    LogNormal,
+    Normal,
+    block_bytes,
+    life_of,
+    live,
+    profile_of,
+    windows_schema,
+    write_share,
+)
+from ssdkit.fleet_statistics import (
+    failures_with_replacements,
+    kaplan_meier,
+    rebuild_load,
+    striped_reads,
+)
+from ssdkit.sweep_extra import build, optional
+from ssdkit.sweep_run import without
+from ssdkit.sweep_store import Store
+from ssdkit.sweeps import Crew, bar_of, temporary
+
+__all__ = ["Fleet", "LogNormal", "Normal", "fleet"]
+
+#: A small drive of two units: its life takes some tenths of a second of a processor.
+DRIVE = "mem:tlc,groups=1,pus=2,pages=48,size=32M,spare=0.2,store=none,endurance_cliff=false"
+MIXED: dict[str, Any] = {"rw": "randrw", "read_percent": 50, "qd": 4}
+#: What is drawn where nobody says otherwise: assumed, not measured.
+WRITES, ERRORS, TEMPERATURE = LogNormal(0.5, 0.7), LogNormal(1.0, 0.2), Normal(40.0, 5.0)
+#: Keys that are drawn, or follow from the acceleration.
+OURS = ("errors", "rber_base", "rber_wear", "retention_time")
+
+
+@dataclass
+class Fleet:
+    """The lives of a fleet's drives."""
+
+    #: Arrow: a row a drive: number, key, what was drawn, how it ended: ``years`` it was seen,
+    #: ``failed``, ``cause`` (``worn``: it takes no more writes; ``lost``: data could not be
+    #: read), ``error`` where there is no life.
+    drives: Any
+    #: Arrow: a row a drive and window, in order.
+    windows: Any
+    #: Years that it was looked at.
+    years: float
+    #: Seed of what is drawn afterwards.
+    seed: int
+    folder: Path | None
+    #: Drives that lived now, and that were known.
+    ran: int
+    known: int
+
+    def __len__(self) -> int:
+        return int(self.drives.num_rows)
+
+    def __repr__(self) -> str:
+        failed = int(self._column("failed").sum())
+        return (
+            f"<Fleet of {len(self)} drives over {self.years:g} years: {failed} failed; "
+            f"{self.ran} lived now, {self.known} known>"
+        )
+
+    def _column(self, name: str) -> Any:
+        return self.drives[name].to_numpy()
+
+    def _lives(self, where: Any = None) -> tuple[Any, Any]:
+        """How long drives lived, and which failed; those without a life are left out."""
+        good = np.array([error is None for error in self.drives["error"].to_pylist()])
+        if where is not None:
+            good &= np.asarray(where)
+        return self._column("years")[good], self._column("failed")[good]
+
+    def survival(self, by: str | None = None, confidence: float = 0.95) -> Any:
+        """Survival curves by Kaplan and Meier as an Arrow table: ``years``, ``at_risk``,
+        ``failures``, ``survival``, ``lower``, ``upper``. ``by`` is a column of ``drives``, as
+        ``workload`` or ``cause``, of which each value has a curve."""
+        pa = optional("pyarrow", "sweep")
+        if by is None:
+            return pa.table(kaplan_meier(*self._lives(), confidence))
+        if by not in self.drives.column_names:
+            raise UsageError(f"{by}: drives have no such column: take workload, for example")
+        values = self.drives[by].to_pylist()
+        tables = []
+        for value in sorted({value for value in values if value is not None}):
+            chosen = self._lives([each == value for each in values])
+            curve = kaplan_meier(*chosen, confidence)
+            tables.append(pa.table({by: [value] * len(curve["years"]), **curve}))
+        return pa.concat_tables(tables)
+
+    def rebuild(
+        self,
+        *,
+        capacity: float,
+        data: int = 8,
+        parity: int = 2,
+        rate: float = 100e6,
+        replace: bool = True,
+    ) -> Any:
+        """What is to be rebuilt in each month, as an Arrow table: ``month``, ``failures``,
+        ``written_bytes``, ``read_bytes``, ``degraded``, ``most_at_once``. Drives of
+        ``capacity`` bytes are in groups of ``data`` and ``parity``; a rebuild goes at ``rate``
+        bytes a second. ``replace``: a drive that fails is replaced by one of the fleet, drawn,
+        which may fail, too."""
+        pa = optional("pyarrow", "sweep")
+        lives, failed = self._lives()
+        failures = np.sort(lives[failed])
+        if replace:
+            failures = failures_with_replacements(lives, failed, self.years, self.seed)
+        load = rebuild_load(
+            failures,
+            self.years,
+            capacity=capacity,
+            data=data,
+            parity=parity,
+            rate=rate,
+            drives=len(lives),
+        )
+        return pa.table(load)
+
+    def striped(
+        self,
+        k: int,
+        n: int | None = None,
+        *,
+        percentiles: Sequence[float] = (50.0, 99.0, 99.9, 99.99),
+        groups: int = 200,
+    ) -> Any:
+        """The latency of reads that are striped over drives, as an Arrow table: ``years``,
+        ``alive``, ``percentile``, ``one_ns`` (of one drive), ``striped_ns``. A read asks ``n``
+        drives, by default ``k``, and has what it needs when ``k`` have answered. Of each
+        window the drives that are alive at its end, in groups that are drawn; distributions
+        are those that the drives measured."""
+        pa = optional("pyarrow", "sweep")
+        pc = optional("pyarrow.compute", "sweep")
+        rows = []
+        ends = dict(zip(self._column("key"), self._column("years"), strict=True))
+        failed = dict(zip(self._column("key"), self._column("failed"), strict=True))
+        windows = int(self.windows["window"].to_numpy().max(initial=-1)) + 1
+        for window in range(windows):
+            of = self.windows.filter(
+                pc.and_(pc.equal(self.windows["window"], window), pc.is_null(self.windows["error"]))
+            )
+            end = (window + 1) * self.years / windows
+            keys = of["key"].to_pylist()
+            alive = [not (failed[key] and ends[key] <= end) for key in keys]
+            has = [count > 0 for count in of["reads"].to_pylist()]
+            of = of.filter(pa.array([a and b for a, b in zip(alive, has, strict=True)], pa.bool_()))
+            if of.num_rows < (n or k):
+                continue
+            below, counts = (of[name].to_numpy() for name in ("read_below_ns", "read_count"))
+            for told in striped_reads(
+                below, counts, k=k, n=n or k, at=percentiles, groups=groups, seed=self.seed
+            ):
+                rows.append({"years": end, "alive": of.num_rows, **told})
+        if not rows:
+            raise UsageError(f"k={k}: no {n or k} drives that read are alive: take fewer")
+        return pa.Table.from_pylist(rows)
+
+
+def fleet(
+    drives: int,
+    *,
+    drive: str = DRIVE,
+    years: float = 5.0,
+    writes: Drawn = WRITES,
+    errors: Drawn = ERRORS,
+    temperature: Drawn = TEMPERATURE,
+    workloads: Mapping[str, Any] | None = None,
+    seed: int = 1,
+    acceleration: float = 100.0,
+    windows: int = 20,
+    bursts: int = 8,
+    out: str | os.PathLike[str] | None = None,
+    scheduler: Any = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Fleet:
+    """Lives the lives of so many drives, and gives them as a :class:`Fleet`.
+
+    ``drive`` is the name of a ``mem:`` drive that all have in common, small as the default is;
+    ``years`` how long the fleet is looked at. Drawn for each drive, from a number,
+    :class:`Normal` or :class:`LogNormal`: ``writes``, whole drive writes a day; ``errors``, a
+    factor on the raw bit error rate of its flash; ``temperature`` in degrees Celsius, by which
+    charge is lost faster (1.1 eV, from 40 degrees). ``workloads`` are options of ``bench``, or
+    several by name: ``{"name": (weight, options)}``. ``seed`` is what all is drawn from.
+
+    ``acceleration``: each erase stands for so many. ``windows`` are told of, each of
+    ``bursts`` bursts of requests with rest between. ``out``, ``scheduler``, ``workers`` and
+    ``progress`` are as of :func:`ssdkit.sweep`.
+
+    Raises :class:`ssdkit.UsageError` for what cannot be, before anything lives.
+
+    >>> lives = fleet(2, writes=0.2, windows=2, bursts=2, workers=1)
+    >>> len(lives), lives.windows.num_rows
+    (2, 4)
+    """
+    kind = _kind(
+        drive,
+        years,
+        seed,
+        (writes, errors, temperature),
+        workloads,
+        (acceleration, windows, bursts),
+    )
+    if not isinstance(drives, int) or isinstance(drives, bool) or drives < 1:
+        raise UsageError(f"drives is {drives!r}: take 1 or more")
+    lives = [life_of(kind, number) for number in range(drives)]
+    for module in ("pyarrow", "distributed"):
+        optional(module, "sweep")
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else stack.enter_context(temporary())
+        store = stack.enter_context(Store(folder, windows_schema()))
+        crew = stack.enter_context(Crew(scheduler, workers))
+        bar = stack.enter_context(bar_of(progress, drives))
+        known, passing = _lived(lives, kind, store, crew, bar)
+        table = _in_order(store.table(), lives)
+        told = _drives(lives, table, passing, kind)
+    kept = folder if out is not None else None
+    return Fleet(told, table, kind.years, seed, kept, drives - known, known)
+
+
+def _kind(
+    drive: str,
+    years: float,
+    seed: int,
+    drawn: tuple[Drawn, Drawn, Drawn],
+    workloads: Mapping[str, Any] | None,
+    course: tuple[float, int, int],
+) -> Kind:
+    """A fleet's kind, checked."""
+    acceleration, windows, bursts = course
+    if not drive.startswith("mem:"):
+        raise UsageError(f"{drive}: drives of a fleet live in memory: take a mem: drive")
+    if not (math.isfinite(years) and years > 0):
+        raise UsageError(f"years is {years!r}: take more than 0")
+    if not (math.isfinite(acceleration) and acceleration >= 1):
+        raise UsageError(f"acceleration is {acceleration!r}: take 1 or more")
+    for name, count in (("windows", windows), ("bursts", bursts)):
+        if not isinstance(count, int) or count < 1:
+            raise UsageError(f"{name} is {count!r}: take 1 or more")
+    for name, of in zip(("writes", "errors", "temperature"), drawn, strict=True):
+        if not isinstance(of, (int, float, Normal, LogNormal)) or isinstance(of, bool):
+            raise TypeError(f"{name}: give a number, Normal(...) or LogNormal(...)")
+        if name != "temperature" and _least(of) <= 0:
+            raise UsageError(f"{name} is {of}: all that may be drawn are above 0")
+    given = MIXED if workloads is None else workloads
+    if "rw" in given:
+        given = {"all": (1.0, given)}
+    named: dict[str, tuple[float, dict[str, Any]]] = {}
+    for name, one in given.items():
+        weight, options = one if isinstance(one, (tuple, list)) else (1.0, one)
+        if not isinstance(options, Mapping) or not weight > 0:
+            raise UsageError(f"workload {name}: give (weight, options), the weight above 0")
+        named[name] = (float(weight), dict(options))
+        write_share(options)
+        block_bytes(options)
+        for key in ("bssplit", "seed", "precondition", "time", "ios", "rate", "job"):
+            if key in options:
+                raise UsageError(f"workload {name}: {key} is none of a fleet's: leave it out")
+    if not named:
+        raise UsageError("no workloads: give options of bench, for example {'rw': 'randrw'}")
+    profile = profile_of(drive)
+    if profile["endurance"] / acceleration < 10:
+        raise UsageError(
+            f"acceleration is {acceleration:g}, and the flash takes {profile['endurance']:g} erases: "
+            f"take {profile['endurance'] / 10:g} at most, so that a life has 10 erases or more"
+        )
+    bare = without(drive, (*OURS, "endurance", "program_failure", "erase_failure"))
+    kind = Kind(
+        bare, float(years), seed, *drawn, named, float(acceleration), windows, bursts, profile
+    )
+    _check(kind)
+    return kind
+
+
+def _least(of: Drawn) -> float:
+    return of if isinstance(of, (int, float)) else of.at(0.0)
+
+
+def _check(kind: Kind) -> None:
+    """Raises what a life of each workload would, before anything lives."""
+    first = life_of(kind, 0)
+    for _, options in kind.workloads.values():
+        _core.check(first.drive, **options, seed=1)
+
+
+def _lived(
+    lives: Sequence[Life], kind: Kind, store: Store, crew: Crew, bar: Any
+) -> tuple[int, dict[str, str]]:
+    """Lives what is not known. Gives how many were known, and errors that may pass."""
+    there = set(store.table()["key"].to_pylist())
+    todo = [life for life in lives if life.key not in there]
+    bar.update(len(lives) - len(todo))
+    passing: dict[str, str] = {}
+    tasks = ((life.key, (life, kind.years, build())) for life in todo)
+    for key, lived in crew.results(live, tasks, len(todo)):
+        if isinstance(lived, BaseException):
+            passing[key] = f"{type(lived).__name__}: {lived}"
+            store.add({"key": key, "error": passing[key]}, [])
+        else:
+            told = {"key": key, "worker": lived.worker, "wall_seconds": lived.seconds}
+            if not lived.lasting:
+                passing[key] = str(lived.error)
+            store.add({**told, "error": passing.get(key)}, lived.rows if lived.lasting else [])
+        bar.update(1)
+    store.flush()
+    return len(lives) - len(todo), passing
+
+
+def _in_order(table: Any, lives: Sequence[Life]) -> Any:
+    """The windows of these drives, by drive and window, each once."""
+    number = {life.key: life.number for life in lives}
+    drives = np.array([number.get(key, -1) for key in table["key"].to_pylist()], np.int64)
+    windows = table["window"].to_numpy()
+    order = np.lexsort((windows, drives))
+    place = drives[order] * (1 << 32) + windows[order]
+    first = np.ones(len(order), bool)
+    first[1:] = place[1:] != place[:-1]
+    chosen = order[first & (drives[order] >= 0)]
+    table = table.take(chosen).combine_chunks()
+    pa = optional("pyarrow", "sweep")
+    return table.add_column(0, "drive", pa.array(drives[chosen]))
+
+
+def _drives(lives: Sequence[Life], windows: Any, passing: Mapping[str, str], kind: Kind) -> Any:
+    """A row a drive."""
+    pa = optional("pyarrow", "sweep")
+    last: dict[str, dict[str, Any]] = {}
+    needed = windows.select(["key", "years", "worn", "lost_years", "error"])
+    for row in needed.to_pylist():
+        last[row["key"]] = row
+    rows = []
+    for life in lives:
+        row = last.get(life.key, {"error": passing.get(life.key, "it did not live")})
+        lost, worn = row.get("lost_years"), bool(row.get("worn"))
+        cause = "lost" if lost is not None else "worn" if worn else None
+        end = lost if lost is not None else row["years"] if worn else kind.years
+        error = row["error"]
+        rows.append(
+            {
+                "drive": life.number,
+                "key": life.key,
+                **life.drawn,
+                "years": 0.0 if error is not None else min(float(end), kind.years),
+                "failed": cause is not None,
+                "cause": cause,
+                "error": error,
+            }
+        )
+    table = pa.Table.from_pylist(rows)
+    for name in ("cause", "error"):
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table[name].cast(pa.string()))
+    return table
