@@ -150,8 +150,9 @@ class Sobol(_Sampler):
     """``n`` points of a scrambled Sobol sequence: even in all keys at once. Best for a power
     of 2. ``ranges`` and ``seed`` as of :class:`LatinHypercube`. Needs SciPy.
 
-    >>> [point["qd"] for point in Sobol(4, {"qd": Range(1, 4, integer=True)}, seed=1).points()]
-    [2, 3, 4, 1]
+    >>> drawn = Sobol(4, {"drive.spare": (0, 4)}, seed=1).points()
+    >>> sorted(int(point["drive.spare"]) for point in drawn)
+    [0, 1, 2, 3]
     """
 
     def shares(self) -> Iterable[Iterable[float]]:

@@ -333,7 +333,8 @@ class Crew:
                 threads_per_worker=1,
                 processes=True,
                 memory_limit=0,
-                dashboard_address=None if os.environ.get("SSDKIT_DASHBOARD") is None else ":0",
+                # Any port that is free: another sweep may have one of its own.
+                dashboard_address=os.environ.get("SSDKIT_DASHBOARD", "127.0.0.1:0"),
                 silence_logs=50,
                 local_directory=folder,
             )

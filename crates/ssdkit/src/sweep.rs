@@ -56,13 +56,10 @@ pub fn run(args: &SweepArgs) -> Error {
     }
     let mut command = Command::new(&python);
     command.args(["-m", "ssdkit.sweep_command"]);
-    for (option, value) in [("--out", &args.out), ("--scheduler", &args.scheduler)] {
-        value.iter().for_each(|value| drop(command.arg(format!("{option}={value}"))));
-    }
-    args.workers.iter().for_each(|n| drop(command.arg(format!("--workers={n}"))));
-    if args.json {
-        command.arg("--json");
-    }
+    command.args(args.out.iter().map(|folder| format!("--out={folder}")));
+    command.args(args.scheduler.iter().map(|address| format!("--scheduler={address}")));
+    command.args(args.workers.iter().map(|n| format!("--workers={n}")));
+    command.args(args.json.then_some("--json"));
     // Modules are those that are installed, whatever lies in this folder.
     command.args(["--", &args.file]).env("PYTHONSAFEPATH", "1");
     Error::system(&format!("run {python}"), &command.exec())

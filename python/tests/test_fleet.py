@@ -1,0 +1,243 @@
+"""Fleets: what is drawn, how drives live, and what is told of their lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ssdkit
+from ssdkit import LogNormal, Normal, UsageError, _core
+from ssdkit.fleet_run import profile_of
+from ssdkit.fleet_statistics import (
+    at_least,
+    failures_with_replacements,
+    kaplan_meier,
+    rebuild_load,
+    striped_reads,
+)
+from ssdkit.fleets import DRIVE
+
+SHORT: dict[str, Any] = {"windows": 4, "bursts": 2}
+#: Written so much that it wears out, and so badly that it cannot keep data.
+WORN = LogNormal(6.0, 0.2)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def test_distributions_have_their_quantiles() -> None:
+    assert Normal(40, 5).at(0.5) == pytest.approx(40)
+    assert Normal(40, 5).at(0.8413447) == pytest.approx(45)
+    assert LogNormal(0.5, 0.7).at(0.8413447) == pytest.approx(0.5 * np.exp(0.7))
+    assert LogNormal(1, 1).at(0.0) == pytest.approx(np.exp(-3.0))
+
+
+def test_a_profile_is_what_the_drive_says() -> None:
+    told = profile_of(DRIVE)
+    assert told["endurance"] == 5000 and told["bytes"] == 32 << 20
+    assert told["rber_base"] == 1e-4 and told["retention_time"] == 30 * 86400
+    with pytest.raises(UsageError, match="no errors, or flash that never wears out"):
+        profile_of("mem:ref,size=1G,store=none")
+
+
+def test_the_same_fleet_is_the_same_and_a_larger_one_has_the_same_drives(
+    client: Any, tmp_path: Path
+) -> None:
+    few = ssdkit.fleet(3, scheduler=client, **SHORT)
+    more = ssdkit.fleet(5, scheduler=client, out=tmp_path, **SHORT)
+    assert more.drives.slice(0, 3).equals(few.drives)
+    assert more.windows.slice(0, few.windows.num_rows).equals(few.windows)
+    assert (more.ran, more.known) == (5, 0)
+    # Nothing lives again, and nobody is asked to.
+    again = ssdkit.fleet(5, scheduler="tcp://127.0.0.1:1", out=tmp_path, **SHORT)
+    assert (again.ran, again.known) == (0, 5)
+    assert again.drives.equals(more.drives) and again.windows.equals(more.windows)
+    other = ssdkit.fleet(3, scheduler=client, seed=2, **SHORT)
+    assert not other.drives.equals(few.drives)
+    with pytest.raises(UsageError, match="of another kind"):
+        ssdkit.sweep({"drive": DRIVE, "rw": "randread"}, {"qd": [1]}, out=tmp_path)
+
+
+def test_drives_that_are_written_more_wear_and_fail_earlier(client: Any) -> None:
+    hard = ssdkit.fleet(6, writes=WORN, scheduler=client, **SHORT)
+    easy = ssdkit.fleet(6, writes=0.1, scheduler=client, **SHORT)
+    assert all(hard.drives["failed"].to_pylist()) and not any(easy.drives["failed"].to_pylist())
+    assert set(hard.drives["cause"].to_pylist()) == {"worn"}
+    assert all(0 < years < 5 for years in hard.drives["years"].to_pylist())
+    curve = hard.survival()
+    assert curve["survival"].to_pylist()[-1] == 0 and curve["at_risk"].to_pylist()[0] == 6
+    assert easy.survival()["survival"].to_pylist() == [1.0]
+    wear = easy.windows["wear_mean"].to_numpy().reshape(6, 4)
+    assert (np.diff(wear) > 0).all()
+    # So many drive writes, whatever the acceleration: 0.1 a day, 50 of 5000 erases.
+    user = easy.windows["user_blocks"].to_numpy().reshape(6, 4).sum(axis=1)
+    assert user == pytest.approx(0.1 * 365.25 * 5 / 100 * 8192, rel=0.05)
+    load = hard.rebuild(capacity=1e12, data=4, parity=2)
+    assert load.num_rows == 60 and sum(load["failures"].to_pylist()) >= 6
+
+
+def test_acceleration_changes_little_of_when_drives_fail(client: Any) -> None:
+    def years(acceleration: float) -> float:
+        lives = ssdkit.fleet(
+            8, writes=WORN, acceleration=acceleration, scheduler=client, windows=20, bursts=8
+        )
+        return float(np.mean(lives.drives["years"].to_numpy()))
+
+    assert years(50.0) == pytest.approx(years(100.0), rel=0.15)
+
+
+def test_bad_flash_and_heat_lose_data_and_repeat_reads(client: Any) -> None:
+    # Data that is as old as a year at least, of flash near its end.
+    drive = DRIVE.replace("endurance_cliff=false", "endurance_cliff=false,endurance=400")
+    common: dict[str, Any] = {"drive": drive, "acceleration": 20.0, "writes": 0.02, **SHORT}
+    good = ssdkit.fleet(3, errors=1.0, temperature=40.0, scheduler=client, **common)
+    bad = ssdkit.fleet(3, errors=40.0, temperature=70.0, scheduler=client, **common)
+    retries = [int(np.sum(of.windows["flash_retries"].to_numpy())) for of in (good, bad)]
+    assert retries[0] == 0 and retries[1] > 0
+    assert set(bad.drives["cause"].to_pylist()) == {"lost"}
+    assert not any(good.drives["failed"].to_pylist())
+
+
+def test_workloads_are_drawn_by_weight_and_curves_are_by_workload(client: Any) -> None:
+    mixed = {"rw": "randrw", "read_percent": 50, "qd": 4}
+    workloads = {"mixed": (3, mixed), "hot": (1, {**mixed, "hot": "20:80"})}
+    lives = ssdkit.fleet(8, workloads=workloads, writes=0.1, scheduler=client, **SHORT)
+    names = lives.drives["workload"].to_pylist()
+    assert set(names) == {"mixed", "hot"}
+    curves = lives.survival(by="workload")
+    assert set(curves["workload"].to_pylist()) == {"mixed", "hot"}
+    with pytest.raises(UsageError, match="no such column"):
+        lives.survival(by="color")
+
+
+def test_striped_reads_are_of_the_drives_own_latencies(client: Any) -> None:
+    lives = ssdkit.fleet(4, writes=0.1, scheduler=client, **SHORT)
+    told = lives.striped(2, groups=20).to_pylist()
+    for row in told:
+        assert row["striped_ns"] >= row["one_ns"] and row["alive"] == 4
+    first = lives.striped(1, 2, groups=20, percentiles=[99.0]).to_pylist()
+    assert all(row["striped_ns"] <= row["one_ns"] for row in first)
+    with pytest.raises(UsageError, match="no 9 drives"):
+        lives.striped(9)
+
+
+def test_a_drive_that_cannot_be_is_a_row_with_its_error(client: Any) -> None:
+    # Each of its programs fails, from the first on.
+    drive = DRIVE + ",program_failure=0.02,failure_power=0.1"
+    lives = ssdkit.fleet(2, drive=drive, writes=0.1, scheduler=client, **SHORT)
+    assert all("while it was written" in error for error in lives.drives["error"].to_pylist())
+    assert lives.survival()["at_risk"].to_pylist() == [0]
+    assert lives.rebuild(capacity=1e12)["failures"].to_pylist() == [0] * 60
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"drives": 0}, "take 1 or more"),
+        ({"years": 0}, "take more than 0"),
+        ({"years": float("nan")}, "take more than 0"),
+        ({"acceleration": 0.5}, "take 1 or more"),
+        ({"acceleration": 5000}, "take 500 at most"),
+        ({"windows": 0}, "take 1 or more"),
+        ({"writes": 0}, "above 0"),
+        ({"errors": Normal(1, 1)}, "above 0"),
+        ({"drive": "null:"}, "take a mem: drive"),
+        ({"drive": DRIVE + ",sparse=3"}, "sparse"),
+        ({"drive": "mem:ref,size=1G"}, "never wears out"),
+        ({"workloads": {"rw": "randread"}}, "is written"),
+        ({"workloads": {"rw": "randrw", "read_percent": 100}}, "is written"),
+        ({"workloads": {"rw": "randrw", "depth": 2}}, "--depth"),
+        ({"workloads": {"rw": "randrw", "seed": 2}}, "leave it out"),
+        ({"workloads": {"a": (0, {"rw": "randrw"})}}, "weight above 0"),
+        ({"workloads": {}}, "no workloads"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_lives(options: Any, says: str) -> None:
+    given = {"drives": 2, "scheduler": "tcp://127.0.0.1:1", **options}
+    with pytest.raises(UsageError, match=says):
+        ssdkit.fleet(given.pop("drives"), **given)
+    with pytest.raises(TypeError):
+        ssdkit.fleet(2, writes="many", scheduler="tcp://127.0.0.1:1")  # type: ignore[arg-type]
+
+
+def test_a_life_takes_what_it_is_given() -> None:
+    course: dict[str, Any] = {"windows": 2, "bursts": 3, "requests": 50, "rest": 86400.0}
+    told = _core.life(DRIVE, tend=3600.0, rw="randrw", **course)
+    assert [round(window["seconds"] / 86400) for window in told] == [3, 6]
+    for wrong in ({"windows": 0}, {"rest": float("nan")}, {"rest": -1.0}):
+        with pytest.raises(UsageError, match="above 0"):
+            _core.life(DRIVE, **{**course, "tend": 1.0, "rw": "randrw", **wrong})
+    with pytest.raises(UsageError, match="take a mem: drive"):
+        _core.life("null:", tend=1.0, rw="randrw", **course)
+
+
+def test_kaplan_and_meier_by_a_published_example() -> None:
+    """Remission under 6-MP (Freireich and others 1963; the usual textbook example)."""
+    weeks = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
+    failed = [1, 1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]
+    curve = kaplan_meier([float(week) for week in weeks], [bool(f) for f in failed])
+    expected = [1, 0.857143, 0.806723, 0.752941, 0.690196, 0.627451, 0.537815, 0.448179]
+    assert curve["survival"] == pytest.approx(expected, abs=1e-6)
+    assert list(curve["years"]) == [0, 6, 7, 10, 13, 16, 22, 23]
+    assert list(curve["at_risk"]) == [21, 21, 17, 15, 12, 11, 7, 6]
+    # On the scale log(-log S): of the first, 0.6197 to 0.9516; of the last, 0.1881 to 0.6801.
+    bounds = [(curve["lower"][n], curve["upper"][n]) for n in (1, 7)]
+    assert bounds[0] == pytest.approx((0.6197, 0.9516), abs=1e-4)
+    assert bounds[1] == pytest.approx((0.1881, 0.6801), abs=1e-4)
+
+
+def test_replacements_fail_too() -> None:
+    lives = np.array([1.0, 1.0])
+    times = failures_with_replacements(lives, np.array([True, True]), 3.5, seed=1)
+    assert list(times) == [1, 1, 2, 2, 3, 3]
+    assert not len(failures_with_replacements(lives, np.array([False, False]), 5.0, seed=1))
+
+
+def test_a_rebuild_takes_its_time() -> None:
+    # A rebuild of a month in the middle of the third, one group of two.
+    capacity = 365.25 * 86400 / 12 * 1e6
+    load = rebuild_load(
+        np.array([2.5 / 12]), 1.0, capacity=capacity, data=1, parity=1, rate=1e6, drives=4
+    )
+    assert list(load["failures"][:5]) == [0, 0, 1, 0, 0]
+    assert load["degraded"][:5] == pytest.approx([0, 0, 0.25, 0.25, 0])
+    assert load["read_bytes"].sum() == capacity and load["most_at_once"].max() == 1
+    three = rebuild_load(
+        np.array([0.1, 0.1001, 0.5]), 1.0, capacity=capacity, data=1, parity=1, rate=1e6, drives=4
+    )
+    assert three["most_at_once"].max() == 2
+    with pytest.raises(UsageError, match="above 0"):
+        rebuild_load(np.array([]), 1.0, capacity=0, data=1, parity=1, rate=1, drives=2)
+
+
+def test_order_statistics_are_those_of_drawn_reads() -> None:
+    dice = np.random.default_rng(1)
+    shares = dice.random((5, 1))
+    done = dice.random((200_000, 5)) < shares[:, 0]
+    for k in range(1, 6):
+        seen = (done.sum(axis=1) >= k).mean()
+        assert at_least(shares, k)[0] == pytest.approx(seen, abs=0.005)
+    # Two drives: one answers below 10 always, one below 100.
+    told = striped_reads(
+        [np.array([10]), np.array([100])],
+        [np.array([5]), np.array([5])],
+        k=2,
+        n=2,
+        at=[50.0],
+        groups=3,
+        seed=1,
+    )
+    assert told == [{"percentile": 50.0, "one_ns": 10.0, "striped_ns": 100.0}]
