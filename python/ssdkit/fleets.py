@@ -51,6 +51,11 @@ DRIVE = "mem:tlc,groups=1,pus=2,pages=48,size=32M,spare=0.2,store=none,endurance
 MIXED: dict[str, Any] = {"rw": "randrw", "read_percent": 50, "qd": 4}
 #: What is drawn where nobody says otherwise: assumed, not measured.
 WRITES, ERRORS, TEMPERATURE = LogNormal(0.5, 0.7), LogNormal(1.0, 0.2), Normal(40.0, 5.0)
+#: Options of bench that a workload may have: it ends, and pauses, as its life says.
+WORKLOAD = (
+    *("rw", "read_percent", "bs", "qd", "threads", "range", "zipf", "hot", "placement"),
+    *("fua_every", "flush_every"),
+)
 #: Keys that are drawn, or follow from the acceleration.
 OURS = ("errors", "rber_base", "rber_wear", "retention_time")
 
@@ -278,9 +283,11 @@ def _kind(
         named[name] = (float(weight), dict(options))
         write_share(options)
         block_bytes(options)
-        for key in ("bssplit", "seed", "precondition", "time", "ios", "rate", "job"):
-            if key in options:
-                raise UsageError(f"workload {name}: {key} is none of a fleet's: leave it out")
+        unknown = sorted(options.keys() - set(WORKLOAD))
+        if unknown:
+            raise UsageError(
+                f"workload {name}: {unknown[0]} is none of a fleet's: take {', '.join(WORKLOAD)}"
+            )
     if not named:
         raise UsageError("no workloads: give options of bench, for example {'rw': 'randrw'}")
     profile = profile_of(drive)
