@@ -19,7 +19,7 @@ import pytest
 import ssdkit
 from ssdkit import Error, UsageError
 from ssdkit import sweep_command as command
-from ssdkit.sweep_run import WorkerVersionError, figures, perform, run_of
+from ssdkit.sweep_run import WorkerVersionError, as_dict, figures, perform, run_of
 from ssdkit.sweep_store import Store
 
 DRIVE = "mem:tlc,size=64M,groups=1,pus=2,pages=48,store=none"
@@ -58,13 +58,13 @@ def test_rows_are_what_each_run_gives_alone(client: Any, tmp_path: Path) -> None
     ]  # fmt: skip
     for row in plain.rows():
         alone = ssdkit.bench(qd=row["qd"], seed=row["seed"], **READS)
-        assert figures(alone).items() <= row.items()
+        assert figures(as_dict(alone)).items() <= row.items()
     aged = ssdkit.sweep(WRITES, grid, scheduler=client)
     for n, row in enumerate(aged.rows()):
         alone = ssdkit.bench(
             qd=row["qd"], seed=row["seed"], snapshot=str(tmp_path / f"{n}.ssd"), **WRITES
         )
-        assert figures(alone).items() <= row.items()
+        assert figures(as_dict(alone)).items() <= row.items()
 
 
 def test_a_steady_drive_is_shared_by_runs_that_differ_in_length(
@@ -76,7 +76,7 @@ def test_a_steady_drive_is_shared_by_runs_that_differ_in_length(
     for n, row in enumerate(done.rows()):
         alone = ssdkit.bench(ios=row["set_ios"], snapshot=str(tmp_path / f"{n}.ssd"), **steady)
         assert row["steady"] is not None
-        assert figures(alone).items() <= row.items()
+        assert figures(as_dict(alone)).items() <= row.items()
 
 
 def test_rows_are_in_the_order_of_the_grid_and_nothing_is_run_twice(
@@ -364,3 +364,16 @@ def test_the_examples_of_the_pages_run(
     test = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
     told = doctest.DocTestRunner().run(test)
     assert told.attempted >= 3 and told.failed == 0
+
+
+def test_replays_are_runs_too(client: Any, tmp_path: Path) -> None:
+    trace = EXAMPLES.parents[1] / "docs" / "commands" / "traces" / "msr.csv"
+    base = {"drive": DRIVE, "trace": str(trace), "pace": "closed"}
+    done = ssdkit.sweep(base, {"qd": [1, 4]}, scheduler=client)
+    replay: Any = getattr(ssdkit, "replay", None)
+    if replay is None:
+        assert all("no replay" in row["error"] for row in done.rows())
+        return
+    for row in done.rows():
+        alone = replay(trace, DRIVE, qd=row["qd"], pace="closed")
+        assert figures(as_dict(alone)).items() <= row.items()
