@@ -7,7 +7,7 @@
 //! compiled for them; to all others a drive is one thing ([`whole::Drive`]).
 //!
 //! Drives in files are made and saved by [`image`] and found again by
-//! [`restore`]. Things go wrong in a drive as [`fault_rules`] say. A drive may be
+//! [`restore`], those in memory after a power [`cut`](mod@cut). Things go wrong in a drive as [`fault_rules`] say. A drive may be
 //! [`lent`], and what it does then is seen by [`live`], and [`told`]; [`chunk_map`] is all of its
 //! chunks. Fails as [`Error`] says.
 
@@ -17,6 +17,7 @@ pub mod backing;
 pub mod batched;
 pub mod caches;
 pub mod chunk_map;
+pub mod cut;
 pub mod energy;
 pub mod error;
 pub mod fault_rules;

@@ -14,7 +14,7 @@ use crate::lower::{Flash, Lower};
 use crate::remote;
 use crate::say::say;
 use crate::spec::DriveConfig;
-use crate::whole::{self, Drive, Ended};
+use crate::whole::{self, Cut, Drive, Ended};
 
 /// The target on what is below it: new, or recovered from what that holds from some time on.
 pub(crate) fn start<D: OpenChannel>(
@@ -91,6 +91,11 @@ impl Drive for Ruled<Flash> {
             remote.end(at).map_err(|e| Error::Failed(format!("the remote drive: {e}")))?;
         }
         ended
+    }
+
+    /// Its remote drives go with it.
+    fn cut(self: Box<Self>) -> Cut {
+        whole::cut(Box::new(self.into_below()))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::lower::{Flash, Lower};
 use crate::spec::DriveConfig;
 use crate::stack::{new_target, target};
-use crate::whole::{Drive, Ended, PartOf, ended, rest};
+use crate::whole::{Cut, Drive, Ended, PartOf, cut, ended, rest};
 
 /// A target's part of the device.
 type Part = Partition<Flash>;
@@ -281,6 +281,10 @@ impl Drive for Shared {
         let at = at.max(rest(&mut *self, now, None));
         let closed = self.targets.is_closed();
         ended(Box::new(self.targets.into_device()), closed, at)
+    }
+
+    fn cut(self: Box<Self>) -> Cut {
+        cut(Box::new(self.targets.into_device()))
     }
 }
 

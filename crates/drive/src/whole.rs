@@ -26,7 +26,7 @@ use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
 use ruled::SetInstaller;
 use targets::Pblk;
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
 use crate::lower::{Lower, Struck, set_rules, struck, two_ports};
@@ -62,6 +62,14 @@ impl Ended {
     pub fn put_away(self) -> Result<(), Error> {
         self.shards.into_iter().try_for_each(|left| left.medium.put_away())
     }
+}
+
+/// A drive whose power was cut.
+pub struct Cut {
+    /// What its shards left.
+    pub shards: Vec<Left>,
+    /// What the journal of a protected cache lies in, where it has one.
+    pub journal: Option<Store>,
 }
 
 /// Parallel units of which the load is told, at most.
@@ -169,6 +177,8 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     /// happened in it. Fails when its medium does, or it does not come to
     /// rest; what was flushed is then on the medium as after a power cut.
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error>;
+    /// Its power goes now: what is inside is lost, and what its media do not have.
+    fn cut(self: Box<Self>) -> Cut;
 
     /// The memory of its tables.
     fn memory(&self) -> Memory {
@@ -254,7 +264,7 @@ mod end;
 mod faulted;
 mod layers;
 
-pub(crate) use end::{close, end, ended, rest};
+pub(crate) use end::{close, cut, end, ended, rest};
 pub use faulted::Faulted;
 
 /// The targets of a drive.
@@ -391,6 +401,10 @@ impl Drive for Boxed {
         (*self).end(now)
     }
 
+    fn cut(self: Box<Self>) -> Cut {
+        (*self).cut()
+    }
+
     fn fault(&self) -> Option<(Error, bool)> {
         (**self).fault()
     }
@@ -435,5 +449,9 @@ impl<D: Lower> Drive for Pblk<D> {
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         end(self, now)
+    }
+
+    fn cut(self: Box<Self>) -> Cut {
+        cut(Box::new(self.into_below()))
     }
 }

@@ -1,10 +1,10 @@
 //! How drives end: their targets are shut down, what is under way is let end, and what lies
-//! below is given back. Fails where the drive could not be shut down.
+//! below is given back; or their power is cut. Fails where the drive could not be shut down.
 
 use ftl::Over;
 use port::{BlockDone, BlockReq, Port, Ring, Time};
 
-use super::{DONE, Ended, Left};
+use super::{Cut, DONE, Ended, Left};
 use crate::error::Error;
 use crate::lower::Lower;
 use crate::patience::Patience;
@@ -54,4 +54,11 @@ pub(crate) fn ended(lower: Box<dyn Lower>, closed: bool, at: Time) -> Result<End
                 .into(),
         )),
     }
+}
+
+/// What a shard left whose power was cut.
+pub(crate) fn cut(lower: Box<dyn Lower>) -> Cut {
+    let device = lower.into_device();
+    let chunks = device.chunks().to_vec();
+    Cut { shards: vec![Left { medium: device.cut().into_lowest(), chunks }], journal: None }
 }

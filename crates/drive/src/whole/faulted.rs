@@ -1,7 +1,7 @@
 //! A drive with fault rules above it.
 
 // What `has_what_is_below` names is all of it.
-use super::layers::has_what_is_below;
+use super::layers::{has_what_is_below, is_cut_with_what_is_below};
 use super::*;
 
 /// A drive in which things go wrong on purpose.
@@ -22,6 +22,10 @@ impl Faulted {
 
     fn below_mut(&mut self) -> &mut Boxed {
         self.port.below_mut().below_mut()
+    }
+
+    fn into_below(self) -> Boxed {
+        self.port.into_below().into_below()
     }
 
     /// From now on these rules strike.
@@ -55,10 +59,11 @@ impl Port for Faulted {
 
 impl Drive for Faulted {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.set_rules(&Rules::default());
-        self.port.into_below().into_below().end(now)
+        self.into_below().end(now)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {

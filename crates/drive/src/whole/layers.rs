@@ -7,7 +7,7 @@ use nvram::{JournalError, Protected};
 use port::{Port, Ring, Shape, Striped, Time};
 use ruled::SetInstaller;
 
-use super::{Boxed, DONE, Drive, Ended, PartOf};
+use super::{Boxed, Cut, DONE, Drive, Ended, PartOf};
 use crate::backing::Store;
 use crate::error::Error;
 use crate::lower::Lower;
@@ -76,8 +76,19 @@ macro_rules! has_what_is_below {
 }
 pub(super) use has_what_is_below;
 
+/// Of a layer that keeps nothing over a power cut.
+macro_rules! is_cut_with_what_is_below {
+    () => {
+        fn cut(self: Box<Self>) -> Cut {
+            Box::new(self.into_below()).cut()
+        }
+    };
+}
+pub(super) use is_cut_with_what_is_below;
+
 impl<D: Drive> Drive for Link<D> {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         Box::new(self.into_below()).end(now)
@@ -94,6 +105,7 @@ impl<D: Drive> Drive for Link<D> {
 
 impl Drive for Coarse<Boxed> {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.into_below().end(now)
@@ -106,6 +118,7 @@ impl Drive for Coarse<Boxed> {
 
 impl Drive for Buffered<Boxed> {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.into_below().end(now)
@@ -122,6 +135,7 @@ impl Drive for Buffered<Boxed> {
 
 impl Drive for Queued<Boxed> {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.into_below().into_below().end(now)
@@ -138,6 +152,7 @@ impl Drive for Queued<Boxed> {
 
 impl Drive for Cached<Boxed> {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         let (mut done, mut at) = (Ring::new(DONE), now);
@@ -163,6 +178,7 @@ impl Drive for Cached<Boxed> {
 
 impl Drive for Powered<Boxed> {
     has_what_is_below!();
+    is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.into_below().end(now)
@@ -183,6 +199,11 @@ impl Drive for Powered<Boxed> {
 
 impl Drive for Protected<Boxed, Store> {
     has_what_is_below!();
+
+    fn cut(self: Box<Self>) -> Cut {
+        let (below, journal) = Protected::cut(*self);
+        Cut { journal: Some(journal), ..below.cut() }
+    }
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         let mut done = Ring::new(DONE);
@@ -238,6 +259,11 @@ impl Drive for Striped<Boxed> {
 
     fn shape(&self) -> Shape {
         Striped::shape(self)
+    }
+
+    fn cut(self: Box<Self>) -> Cut {
+        let shards = self.into_shards().into_iter().flat_map(|shard| shard.cut().shards);
+        Cut { shards: shards.collect(), journal: None }
     }
 
     /// Ends all of them, also where one fails.
