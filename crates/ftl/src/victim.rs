@@ -65,6 +65,9 @@ impl Victim {
 /// Chooses what to collect. Chunks are by [`Geometry::chunk_index`]. Nothing of
 /// it is asked for a single block.
 pub trait VictimPolicy: Send {
+    /// A chunk has been erased so many times: when the drive starts, and after each erase.
+    fn worn(&mut self, _chunk: usize, _wear: u32) {}
+
     /// A free chunk is opened, to be written.
     fn opened(&mut self, _chunk: usize) {}
 

@@ -220,6 +220,7 @@ impl Space {
         self.total_wear = self.total_wear + u64::from(wear) - u64::from(before);
         let of_pu = &mut self.pus[chunk >> self.geometry.chunk_bits()].wear;
         *of_pu = *of_pu + u64::from(wear) - u64::from(before);
+        self.policy.worn(chunk, wear);
     }
 
     /// Erases of a chunk.
