@@ -8,7 +8,7 @@
 //! drive behind a server is a driver, too ([`served`], [`channel`]). [`tails`] has the requests
 //! that took longest in each row of a series; [`bursts`] pauses between requests,
 //! [`verify`] knows what was written, [`own`] times what is not the drive's, [`watch`]
-//! who watches.
+//! who watches. A [`host`] asks what somebody else decides.
 
 pub mod blocks;
 pub mod bursts;
@@ -17,6 +17,7 @@ pub mod clocked;
 pub mod cores;
 pub mod cpu;
 pub mod driver;
+pub mod host;
 pub mod load;
 pub mod own;
 pub mod pollers;
