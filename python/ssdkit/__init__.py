@@ -22,9 +22,11 @@ from ssdkit.commands import (
     twin,
 )
 from ssdkit.comparison import Comparison, compare
+from ssdkit.drive import Completions, Counters, Drive, Op
 from ssdkit.explanation import Explanation
 from ssdkit.fleets import Fleet, LogNormal, Normal, fleet
 from ssdkit.histogram import Histogram
+from ssdkit.keys import KeyValue
 from ssdkit.report import Report
 from ssdkit.sweeps import Knee, LatinHypercube, Range, Sobol, Sweep, sweep
 from ssdkit.table import Table
@@ -36,15 +38,20 @@ Error.report = None
 
 __all__ = [
     "Comparison",
+    "Completions",
+    "Counters",
+    "Drive",
     "DriveError",
     "Error",
     "Explanation",
     "Fleet",
     "Histogram",
+    "KeyValue",
     "Knee",
     "LatinHypercube",
     "LogNormal",
     "Normal",
+    "Op",
     "Parameter",
     "Range",
     "Report",

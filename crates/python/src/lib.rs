@@ -10,12 +10,17 @@ use pyo3::prelude::*;
 mod arguments;
 mod bench;
 mod check;
+mod columns;
 mod commands;
+mod drive;
 mod error;
 mod formula;
+mod keys;
 mod life;
 mod observer;
 mod outcome;
+mod policy;
+mod stores;
 mod value;
 
 /// The native half of the package ssdkit; not for use by itself.
@@ -30,6 +35,10 @@ mod _core {
     #[pymodule_export]
     use super::check::check;
     #[pymodule_export]
+    use super::columns::status_name;
+    #[pymodule_export]
+    use super::drive::PyDrive;
+    #[pymodule_export]
     use super::error::{DriveError, Error, UsageError};
     #[pymodule_export]
     use super::formula::of_victim;
@@ -39,6 +48,8 @@ mod _core {
     use super::value::in_words;
     #[pymodule_export]
     use super::life::life;
+    #[pymodule_export]
+    use super::keys::PyKeys;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,0 +1,165 @@
+//! Victim policies that are Python's.
+//!
+//! A policy is asked for a unit's next victims, with all chunks of it that may be taken, and
+//! gives one or several, in order. Until these are used up it is not asked again for that
+//! unit. Guarantees: what it gives is among the candidates; when it has failed it is asked
+//! no more, the run stops, and what it raised comes out of the call that ran it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flash::Geometry;
+use ftl::victim::{Custom, VictimPolicy};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::error::UsageError;
+
+/// The policy, for a drive that is made while [`Policy::make`] runs.
+pub const PYTHON: Custom = Custom { name: "python", policy: made };
+
+thread_local! {
+    /// Whose policy it is that a drive is made with on this thread.
+    static MAKING: RefCell<Option<Arc<Policy>>> = const { RefCell::new(None) };
+}
+
+/// A function of Python's, and what became of it.
+pub struct Policy {
+    call: Py<PyAny>,
+    raised: Mutex<Option<PyErr>>,
+    /// Set when it has failed.
+    stop: Arc<AtomicBool>,
+}
+
+impl Policy {
+    /// A policy that is this function.
+    pub fn new(call: Py<PyAny>) -> Arc<Policy> {
+        Arc::new(Policy { call, raised: Mutex::default(), stop: Arc::default() })
+    }
+
+    /// What is set when it has failed.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    /// What it raised, once; then it may be asked again.
+    pub fn raised(&self) -> Option<PyErr> {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        self.stop.store(false, Ordering::Relaxed);
+        Some(raised)
+    }
+
+    /// Makes a drive; one with the policy [`PYTHON`] asks `policy`.
+    pub fn make<T>(policy: Option<&Arc<Policy>>, make: impl FnOnce() -> T) -> T {
+        let before = MAKING.replace(policy.cloned());
+        let made = make();
+        MAKING.set(before);
+        made
+    }
+
+    fn fail(&self, error: PyErr) {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn made(geometry: &Geometry, _seed: u64) -> Box<dyn VictimPolicy> {
+    let policy =
+        MAKING.with_borrow(|making| making.clone()).expect("a drive is made with its policy");
+    Box::new(Asking {
+        policy,
+        chunk_bits: geometry.chunk_bits(),
+        closed: 0,
+        units: vec![BTreeMap::new(); geometry.pu_slots()],
+        orders: vec![VecDeque::new(); geometry.pu_slots()],
+        wear: vec![0; geometry.chunk_slots()],
+    })
+}
+
+/// What a target asks.
+struct Asking {
+    policy: Arc<Policy>,
+    chunk_bits: u32,
+    /// Chunks closed so far.
+    closed: u64,
+    /// By unit and chunk: how many were closed before it.
+    units: Vec<BTreeMap<usize, u64>>,
+    /// By unit: what was chosen and is not taken yet. Some may have left.
+    orders: Vec<VecDeque<usize>>,
+    /// By chunk, its erases.
+    wear: Vec<u32>,
+}
+
+impl VictimPolicy for Asking {
+    fn worn(&mut self, chunk: usize, wear: u32) {
+        self.wear[chunk] = wear;
+    }
+
+    fn closed(&mut self, chunk: usize) {
+        self.units[chunk >> self.chunk_bits].insert(chunk, self.closed);
+        self.closed += 1;
+    }
+
+    fn left(&mut self, chunk: usize) {
+        let unit = chunk >> self.chunk_bits;
+        self.units[unit].remove(&chunk);
+        self.orders[unit].retain(|&chosen| chosen != chunk);
+    }
+
+    fn choose(&mut self, unit: usize, valid: &dyn Fn(usize) -> u32) -> Option<usize> {
+        if self.orders[unit].is_empty() && !self.policy.stop.load(Ordering::Relaxed) {
+            match Python::attach(|py| self.ask(py, unit, valid)) {
+                Ok(order) => self.orders[unit] = order,
+                Err(error) => self.policy.fail(error),
+            }
+        }
+        let chunk = self.orders[unit].pop_front()?;
+        self.units[unit].remove(&chunk);
+        Some(chunk)
+    }
+}
+
+impl Asking {
+    fn ask(
+        &self,
+        py: Python<'_>,
+        unit: usize,
+        valid: &dyn Fn(usize) -> u32,
+    ) -> PyResult<VecDeque<usize>> {
+        let chunks = &self.units[unit];
+        let column = |of: &mut dyn FnMut(usize, u64) -> u64| {
+            let values = chunks.iter().map(|(&chunk, &since)| of(chunk, since) as i64);
+            PyArray1::from_vec(py, values.collect())
+        };
+        let chunk = column(&mut |chunk, _| chunk as u64);
+        let valid = column(&mut |chunk, _| valid(chunk).into());
+        let age = column(&mut |_, since| self.closed - since);
+        let wear = column(&mut |chunk, _| self.wear[chunk].into());
+        let given = self.policy.call.call1(py, (unit, chunk, valid, age, wear))?;
+        self.order(given.bind(py), unit)
+    }
+
+    /// What was given: a chunk, several, or none where the one with the fewest valid
+    /// blocks is to be taken.
+    fn order(&self, given: &Bound<'_, PyAny>, unit: usize) -> PyResult<VecDeque<usize>> {
+        if given.is_none() {
+            return Ok(VecDeque::new());
+        }
+        let order: Vec<usize> = match given.extract::<usize>() {
+            Ok(chunk) => vec![chunk],
+            Err(_) => given.try_iter()?.map(|one| one?.extract()).collect::<PyResult<_>>()?,
+        };
+        let mut seen = std::collections::HashSet::new();
+        for &chunk in &order {
+            if !self.units[unit].contains_key(&chunk) || !seen.insert(chunk) {
+                return Err(UsageError::new_err(format!(
+                    "the victim policy chose chunk {chunk} of unit {unit}, which is not among \
+                     the candidates, or chose it twice"
+                )));
+            }
+        }
+        Ok(order.into())
+    }
+}

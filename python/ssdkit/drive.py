@@ -1,0 +1,552 @@
+"""Drives whose requests are one's own, in virtual time."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ssdkit import _core
+from ssdkit._core import Error, UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Unsigned: TypeAlias = npt.NDArray[np.uint64]
+Bytes: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
+
+#: A victim policy: of a unit's closed chunks, which is collected next. It is given the unit's
+#: number, and arrays, a row for each chunk: its number, its valid blocks, its age (how many
+#: chunks were closed since), and its erases. It gives a chunk's number; or several, in their
+#: order, and is not asked again for this unit until they are used up; or None, for the one
+#: with the fewest valid blocks.
+VictimPolicy: TypeAlias = Callable[
+    [int, Integers, Integers, Integers, Integers], "int | Sequence[int] | Integers | None"
+]
+
+#: A placement policy: given the offsets and lengths of a batch's requests, in bytes, the stream
+#: of each.
+PlacementPolicy: TypeAlias = Callable[[Unsigned, Unsigned], npt.ArrayLike]
+
+
+class Op(enum.IntEnum):
+    """What a request asks for.
+
+    A trim gives whole blocks up, which then read as zeros; parts of blocks stay as they are.
+
+    >>> Op.of("write zeroes")
+    <Op.WRITE_ZEROES: 4>
+    """
+
+    READ = 0
+    WRITE = 1
+    FLUSH = 2
+    TRIM = 3
+    WRITE_ZEROES = 4
+
+    @classmethod
+    def of(cls, op: int | str) -> Op:
+        """The operation of a number or a name. Raises `UsageError` where there is none."""
+        try:
+            return cls[op.upper().replace(" ", "_")] if isinstance(op, str) else cls(op)
+        except (KeyError, ValueError):
+            names = ", ".join(one.name.lower().replace("_", " ") for one in cls)
+            raise UsageError(f"{op!r} is no operation: one of {names}") from None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a drive has written and collected, in blocks of 4 KiB.
+
+    The difference of two is what came between.
+    """
+
+    user: int
+    """Programmed for the user."""
+    gc: int
+    """Programmed by collection."""
+    padding: int
+    """Programmed to fill rows."""
+    metadata: int
+    """Programmed for the target's own records."""
+    absorbed: int
+    """Written over while in the buffer; never programmed."""
+    collections: int
+    """Chunks collected."""
+    moved: int
+    """Read by collection."""
+    erases: int
+    """Chunks erased, for whatever cause."""
+    retired: int
+    """Chunks given up because a program failed."""
+    lost: int
+    """Blocks of which the newest copy could not be read."""
+    refreshed: int
+    """Of the chunks collected, those whose data had grown old or weak."""
+    leveled: int
+    """Of the chunks collected, those that were little worn."""
+    free_chunks: int
+    """Free chunks now; in a difference, how many more."""
+
+    @property
+    def write_amplification(self) -> float | None:
+        """Blocks programmed for each of the user's; None where there was none."""
+        if not self.user:
+            return None
+        return (self.user + self.gc + self.padding + self.metadata) / self.user
+
+    def __sub__(self, before: Counters) -> Counters:
+        names = self.__dataclass_fields__
+        return Counters(**{name: getattr(self, name) - getattr(before, name) for name in names})
+
+
+class Completions:
+    """What became of requests, in the order in which they completed.
+
+    All columns have a value for each request. They are arrays over memory of their own.
+    """
+
+    id: Unsigned
+    """The numbers that `submit` gave."""
+    submitted: Unsigned
+    """When each started, in ns of drive time: its `at`, or when there was room for it."""
+    completed: Unsigned
+    """When each completed, in ns of drive time."""
+    code: npt.NDArray[np.uint16]
+    """The NVMe status of each, as a number; `status` has it in words."""
+    stories: Mapping[str, Unsigned]
+    """Where the time of each went: by part, ns. Empty unless the drive tells stories."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self.id = columns["id"]
+        self.submitted = columns["submitted"]
+        self.completed = columns["completed"]
+        self.code = columns["code"]
+        self.stories = columns.get("stories", {})
+        self._data: npt.NDArray[np.uint8] | None = columns.get("data")
+        self._bounds: Unsigned | None = columns.get("bounds")
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __repr__(self) -> str:
+        failed = int(np.count_nonzero(self.code))
+        return f"<Completions of {len(self)} requests, {failed} failed>"
+
+    @property
+    def latency(self) -> Unsigned:
+        """How long each took, in ns."""
+        return self.completed - self.submitted
+
+    @property
+    def ok(self) -> npt.NDArray[np.bool_]:
+        """Whether each did what it was asked."""
+        return np.equal(self.code, 0)
+
+    @property
+    def status(self) -> npt.NDArray[np.str_]:
+        """How each ended, in words: "success", "unrecovered read error", "aborted" and so on."""
+        codes, where = np.unique(self.code, return_inverse=True)
+        return np.array([_core.status_name(int(code)) for code in codes], dtype=np.str_)[where]
+
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """What was read, one after the other, of requests whose data was to be kept."""
+        return np.empty(0, np.uint8) if self._data is None else self._data
+
+    def data_of(self, row: int) -> npt.NDArray[np.uint8]:
+        """What the request of a row read; no bytes where it kept none."""
+        row = range(len(self))[row]
+        if self._bounds is None:
+            return self.data[:0]
+        return self.data[int(self._bounds[row]) : int(self._bounds[row + 1])]
+
+    def by_id(self) -> npt.NDArray[np.intp]:
+        """The rows in the order of the requests' numbers: `c.latency[c.by_id()]`."""
+        return np.argsort(self.id, kind="stable")
+
+
+class Drive:
+    """A drive in this process, in virtual time, whose requests are one's own.
+
+    `name` is a `mem:` drive, or a drive file (`ssd:FILE`, or its path); keys of a `mem:` drive
+    may be given as keywords: `Drive("mem:tlc", size="64M")`. `fault` takes fault rules, as
+    the command line does. Time goes on only in `advance` and `run`, which release the
+    interpreter's lock; the same calls give the same completions, to the bit.
+
+    At most `qd` requests are inside the drive at once; all others wait in front of it, in the
+    order of their times, up to 4194304 of them. `submit` refuses what is more, and takes then
+    none. What the drive itself refuses for want of room waits, too, and its time counts on.
+
+    With `stories` completions tell where their time went. `victim` is a `VictimPolicy`.
+    `placement` is a `PlacementPolicy`, called once for each batch that does not say itself; the
+    drive needs `streams=`.
+
+    A drive file is shut down by `close`, or at the end of a `with`; else it is left as by a
+    power cut.
+
+    Raises `DriveError` where no such drive can be, `UsageError` for anything else that cannot.
+
+    >>> import numpy as np
+    >>> with Drive("mem:tlc", size="64M") as drive:
+    ...     offsets = np.arange(1000) * 4096
+    ...     written = drive.run("write", offsets, 4096, qd=8)
+    ...     read = drive.run("read", offsets[::-1], 4096, qd=1)
+    >>> len(read), set(read.status.tolist())
+    (1000, {'success'})
+    >>> bool(np.median(read.latency) > 10_000)
+    True
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        seed: int = 1,
+        qd: int | None = None,
+        stories: bool = False,
+        victim: VictimPolicy | None = None,
+        placement: PlacementPolicy | None = None,
+        fault: str | Sequence[str] = (),
+        **keys: object,
+    ) -> None:
+        if victim is not None and not callable(victim):
+            raise TypeError(
+                "victim: a function of the unit and its chunks; names go in the drive's"
+            )
+        rules = [fault] if isinstance(fault, str) else list(fault)
+        options = {"fault": rules} if rules else None
+        self._native = _core.Drive(named(name, keys), seed, qd, stories, victim, options)
+        self._placement = placement
+
+    def __repr__(self) -> str:
+        return f"<Drive {self.name}{', closed' if self.closed else ''}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """What the drive is called, with its keys."""
+        return self._native.name
+
+    @property
+    def size(self) -> int:
+        """Bytes that it has."""
+        return self._native.shape[0]
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of its longest read or write."""
+        return self._native.shape[1]
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether what is written can be read (`store=memory`)."""
+        return self._native.shape[3] == 4096
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of its numbers, as `ssdkit info --json` has them."""
+        return cast("dict[str, Any]", self._native.config())
+
+    @property
+    def now(self) -> int:
+        """Drive time, in ns since it was switched on."""
+        return self._native.now
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were submitted and have not completed."""
+        return self._native.out[0]
+
+    @property
+    def inside(self) -> int:
+        """Those of them that the drive has, `qd` at most."""
+        return self._native.out[1]
+
+    @property
+    def qd(self) -> int:
+        """How many requests may be inside at once: 1 to 65536. May be set at any time."""
+        return self._native.qd
+
+    @qd.setter
+    def qd(self, qd: int) -> None:
+        self._native.set_qd(qd)
+
+    def submit(
+        self,
+        op: npt.ArrayLike,
+        offset: npt.ArrayLike = 0,
+        length: npt.ArrayLike = 4096,
+        *,
+        at: npt.ArrayLike | None = None,
+        fua: npt.ArrayLike = False,
+        placement: npt.ArrayLike | PlacementPolicy | None = None,
+        data: Bytes | None = None,
+        keep: bool = False,
+    ) -> Unsigned:
+        """Gives requests to the drive, and their numbers back. No time passes.
+
+        Each of `op` (an `Op`, its name, or an array of small integers), `offset`, `length`
+        (bytes, multiples of 512; of 4096 where the drive keeps no data), `at`, `fua` and
+        `placement` is one value for all requests, or an array with one for each.
+
+        `at` is when a request starts, in ns of drive time; its latency counts from then. Those
+        of one time start in their order, and one whose time is over starts at once. Without
+        `at` a request starts when fewer than `qd` are inside, and its latency counts from then.
+
+        `data` has the bytes of all writes, one after the other; without, they write zeros. With
+        `keep`, completions have what is read. What cannot be served is a completion that failed.
+
+        Raises `UsageError` where arrays do not fit each other, or too many would wait; then no
+        request was taken.
+
+        >>> drive = Drive("mem:tlc", size="64M")
+        >>> drive.submit("write", [0, 4096], data=bytes([7] * 8192))
+        array([0, 1], dtype=uint64)
+        >>> drive.submit("read", 4096, 512, at=1_000_000, keep=True)
+        array([2], dtype=uint64)
+        >>> done = drive.advance()
+        >>> done.id.tolist(), bytes(done.data_of(2)[:3]), drive.now > 1_000_000
+        ([0, 1, 2], b'\\x07\\x07\\x07', True)
+        """
+        ops = _ops(op)
+        offsets, lengths = _column("offset", offset), _column("length", length)
+        times = None if at is None else _column("at", at)
+        flags = _column("fua", fua, np.bool_)
+        arrays = [ops, offsets, lengths, flags] + ([] if times is None else [times])
+        rows = max((len(one) for one in arrays if isinstance(one, np.ndarray)), default=-1)
+        of_stream = self._placement if placement is None else placement
+        streams: Any = 0
+        if callable(of_stream):
+            count = max(rows, 1)
+            of_stream = of_stream(_whole(offsets, count), _whole(lengths, count))
+        if of_stream is not None:
+            streams = _column("placement", of_stream, np.uint8)
+        if isinstance(streams, np.ndarray):
+            rows = max(rows, len(streams))
+        rows = 1 if rows < 0 else rows
+        payload = None if data is None else _payload(data)
+        columns = {
+            "op": ops,
+            "offset": offsets,
+            "length": lengths,
+            "fua": flags,
+            "placement": streams,
+            "at": times,
+        }
+        first = self._native.submit(rows, columns, payload, keep)
+        return np.arange(first, first + rows, dtype=np.uint64)
+
+    def advance(self, *, to: int | None = None, completions: int | None = None) -> Completions:
+        """Lets time go on: until all requests have completed; or `to` a time, in ns; or until
+        so many `completions`. Gives what completed; of one time, all that did.
+
+        A `KeyboardInterrupt`, or what a policy raises, ends it. What had completed by then is
+        given by the next call.
+
+        >>> drive = Drive("mem:tlc", size="64M")
+        >>> _ = drive.submit("write", [0, 4096, 8192], at=[0, 500_000, 900_000])
+        >>> done = drive.advance(to=600_000)
+        >>> done.id.tolist(), drive.now, drive.waiting
+        ([0, 1], 600000, 1)
+        >>> drive.advance(completions=1).id.tolist()
+        [2]
+        """
+        if to is not None and completions is not None:
+            raise UsageError("to and completions both say where to stop: give one of them")
+        return Completions(self._native.advance(to, completions))
+
+    def run(
+        self,
+        op: npt.ArrayLike,
+        offset: npt.ArrayLike = 0,
+        length: npt.ArrayLike = 4096,
+        *,
+        qd: int | None = None,
+        at: npt.ArrayLike | None = None,
+        fua: npt.ArrayLike = False,
+        placement: npt.ArrayLike | PlacementPolicy | None = None,
+        data: Bytes | None = None,
+        keep: bool = False,
+        expect: Bytes | None = None,
+    ) -> Completions:
+        """Submits requests, and lets time go on until all have completed: in a closed loop of
+        `qd`, or with `at` in an open one. Takes what `submit` does.
+
+        `expect` has the bytes that the reads must give, one after the other: what was written, of
+        a drive that keeps data. Raises `Error` where one gives other bytes.
+
+        >>> drive = Drive("mem:tlc", size="64M", stories=True)
+        >>> done = drive.run("write", np.arange(64) * 65536, 65536, qd=4)
+        >>> sum(ns.sum() for ns in done.stories.values()) == done.latency.sum()
+        np.True_
+        >>> _ = drive.run("write", 0, data=b"a" * 4096)
+        >>> drive.run("read", [0, 4096], expect=b"a" * 4096 + b"b" * 4096)
+        Traceback (most recent call last):
+        ssdkit.Error: request 66 read other bytes than were expected, from its byte 0 on
+        """
+        if qd is not None:
+            self.qd = qd
+        first = int(
+            self.submit(
+                op,
+                offset,
+                length,
+                at=at,
+                fua=fua,
+                placement=placement,
+                data=data,
+                keep=keep or expect is not None,
+            )[0]
+        )
+        done = self.advance()
+        if expect is not None:
+            _compare(done, first, _payload(expect))
+        return done
+
+    def flush(self) -> Completions:
+        """Makes durable what has completed: a flush, and all that waits before it."""
+        return self.run(Op.FLUSH)
+
+    def trim(self, offset: npt.ArrayLike, length: npt.ArrayLike) -> Completions:
+        """Gives ranges up: whole blocks of 4 KiB read as zeros from then on."""
+        return self.run(Op.TRIM, offset, length)
+
+    def counters(self) -> Counters:
+        """What it has written and collected so far.
+
+        >>> drive = Drive("mem:tlc", size="64M")
+        >>> _ = drive.run("write", np.arange(256) * 65536 % drive.size, 65536)
+        >>> drive.counters().user
+        4096
+        """
+        return Counters(**self._native.counters())
+
+    def wear(self) -> npt.NDArray[np.uint32]:
+        """Erases of each chunk that was not bad from the factory."""
+        return self._native.wear()
+
+    def state_hash(self) -> int:
+        """A hash of the drive's state: equal where two runs were. Reads its whole map."""
+        return self._native.state_hash()
+
+    def cut(self) -> Completions:
+        """Cuts the power, and switches it on again: the drive recovers what it had made durable.
+
+        Gives the requests that were lost, as "aborted". Drive time begins anew; `now` is what
+        recovery took. What was flushed is there, or written with `fua`; and all that completed
+        where the drive has `cache="protected"`. Of all else a block is as one of its writes
+        left it.
+
+        >>> drive = Drive("mem:tlc", size="64M")
+        >>> _ = drive.run("write", 0, data=b"a" * 4096, fua=True)
+        >>> drive.submit("write", 4096, data=b"b" * 4096)
+        array([1], dtype=uint64)
+        >>> drive.cut().status.tolist()
+        ['aborted']
+        >>> bytes(drive.run("read", 0, keep=True).data[:3])
+        b'aaa'
+        """
+        return Completions(self._native.cut())
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._native.closed
+
+    def close(self) -> None:
+        """Shuts the drive down, and gives its memory up. Requests that wait are dropped. A
+        second time it does nothing."""
+        self._native.close()
+
+
+def named(name: str, keys: Mapping[str, object]) -> str:
+    """A drive's name with keys that were given as keywords.
+
+    >>> named("mem:tlc", {"size": "1G", "suspend": True})
+    'mem:tlc,size=1G,suspend=true'
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a drive's name is a text, not {type(name).__name__}")
+    if keys and not name.startswith("mem:"):
+        raise UsageError(f"{name}: keys are for mem: drives; leave out {', '.join(keys)}")
+    texts = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in keys.items()
+    }
+    return name + "".join(f",{key}={text}" for key, text in texts.items())
+
+
+def _ops(op: npt.ArrayLike) -> Any:
+    """Operations as the native half takes them."""
+    if isinstance(op, int | str):
+        return int(Op.of(op))
+    array = np.asarray(op)
+    if array.dtype.kind in "UO" and array.ndim == 1:
+        array = np.array([Op.of(one) for one in array.tolist()], np.uint8)
+    return _column("op", array, np.uint8)
+
+
+def _column(what: str, values: npt.ArrayLike, kind: type[np.generic] = np.uint64) -> Any:
+    """One value, or an array of one dimension; of `kind`, without a copy where it is that."""
+    array = np.asarray(values)
+    if array.dtype.kind not in ("b" if kind is np.bool_ else "iu") and array.size:
+        wanted = "truth values" if kind is np.bool_ else "integers"
+        raise TypeError(f"{what}: {wanted} are wanted, not {array.dtype}")
+    if array.ndim > 1:
+        raise UsageError(f"{what}: one dimension is wanted, not {array.ndim}")
+    if kind is not np.bool_ and array.dtype != kind and array.size:
+        most = int(np.iinfo(cast("type[np.integer[Any]]", kind)).max)
+        least, highest = int(array.min()), int(array.max())
+        if least < 0 or highest > most:
+            wrong = least if least < 0 else highest
+            raise UsageError(f"{what}: {wrong} cannot be: 0 to {most}")
+    return array.item() if array.ndim == 0 else np.ascontiguousarray(array, dtype=kind)
+
+
+def _whole(column: Any, rows: int) -> Unsigned:
+    """An array of so many rows."""
+    return np.broadcast_to(np.asarray(column, np.uint64), (rows,))
+
+
+def _payload(data: Bytes) -> npt.NDArray[np.uint8]:
+    """The bytes of data, in a row."""
+    array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    if array.dtype != np.uint8:
+        raise TypeError(f"data: bytes are wanted, or an array of uint8, not of {array.dtype}")
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def _compare(done: Completions, first: int, expected: npt.NDArray[np.uint8]) -> None:
+    """Raises `Error` where requests from `first` on read something else."""
+    rows = [row for row in done.by_id().tolist() if done.id[row] >= first]
+    at = 0
+    for row in rows:
+        read = done.data_of(row)
+        wanted = expected[at : at + len(read)]
+        at += len(read)
+        if not np.array_equal(read, wanted):
+            same = read[: len(wanted)] == wanted
+            byte = int(np.argmin(same)) if not same.all() else len(wanted)
+            raise Error(
+                f"request {done.id[row]} read other bytes than were expected, from its byte "
+                f"{byte} on"
+            )
+    if at != len(expected):
+        raise UsageError(f"the reads gave {at} bytes, and {len(expected)} were expected")

@@ -1,0 +1,348 @@
+"""Drives whose requests are one's own."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ssdkit
+from ssdkit import Drive, Op
+
+SMALL = "mem:tlc,size=16M,groups=2,pus=2,pages=16"
+BLOCK = 4096
+
+
+def columns(done: ssdkit.Completions) -> list[list[Any]]:
+    return [column.tolist() for column in (done.id, done.code, done.submitted, done.completed)]
+
+
+def mixed(seed: int, rows: int, blocks: int) -> dict[str, Any]:
+    """Requests of all kinds anywhere."""
+    rng = np.random.default_rng(seed)
+    return {
+        "op": rng.choice(5, rows, p=[0.45, 0.45, 0.02, 0.05, 0.03]).astype(np.uint8),
+        "offset": rng.integers(0, blocks - 4, rows) * BLOCK,
+        "length": rng.integers(1, 5, rows) * BLOCK,
+        "fua": rng.random(rows) < 0.05,
+    }
+
+
+@pytest.mark.parametrize("qd", [1, 4, 64])
+def test_the_same_requests_give_what_the_library_gives(qd: int) -> None:
+    """A bench is a load of the library's own; the same requests from arrays end alike."""
+    name, ios = "mem:tlc,size=64M,store=none", 12_000
+    report = ssdkit.bench(name, rw="write", bs="4k", qd=qd, ios=ios, precondition="none")
+    drive = Drive(name)
+    done = drive.run("write", np.arange(ios) % (drive.size // BLOCK) * BLOCK, BLOCK, qd=qd)
+    latency = report["latency_ns"]
+    assert latency["max"] == done.latency.max()
+    assert latency["min"] == done.latency.min()
+    assert latency["mean"] == pytest.approx(done.latency.mean(), abs=0.1)
+    assert report["seconds"] * 1e9 == pytest.approx(int(done.completed.max()), abs=1)
+    amplification = report["write_amplification"]["total"]
+    assert amplification == drive.counters().write_amplification
+
+
+@pytest.mark.parametrize("keys", [{}, {"shards": 2}, {"cache": "protected"}, {"store": "none"}])
+def test_however_it_is_cut_in_pieces(keys: dict[str, Any]) -> None:
+    one, other = Drive(SMALL, qd=16, **keys), Drive(SMALL, qd=16, **keys)
+    asked = mixed(3, 4000, one.size // BLOCK)
+    at = np.arange(4000) * 15_000
+    whole = one.run(**asked, at=at)
+    rng, parts, given = np.random.default_rng(4), [], 0
+    while given < 4000 or other.waiting:
+        more = min(4000, given + int(rng.integers(1, 300)))
+        part = {key: column[given:more] for key, column in asked.items()}
+        other.submit(**part, at=at[given:more])
+        given = more
+        # Not past what was not given yet.
+        to = int(at[more - 1]) if more < 4000 else None
+        parts.append(other.advance(to=to))
+    together: list[list[Any]] = [[], [], [], []]
+    for pieces in map(columns, parts):
+        for all_of_it, more_of_it in zip(together, pieces, strict=True):
+            all_of_it += more_of_it
+    assert together == columns(whole)
+    assert one.state_hash() == other.state_hash()
+
+
+def test_data_is_what_was_written_last() -> None:
+    drive, rng = Drive(SMALL, qd=1), np.random.default_rng(5)
+    model = np.zeros(64 * 512, np.uint8)
+    for _ in range(30):
+        ops = rng.choice([Op.READ, Op.WRITE, Op.WRITE_ZEROES], 40).astype(np.uint8)
+        first, sectors = rng.integers(0, 60, 40), rng.integers(1, 5, 40)
+        wrote, expected = [], []
+        for op, at, count in zip(ops, first, sectors, strict=True):
+            part = model[at * 512 : (at + count) * 512]
+            if op == Op.READ:
+                expected.append(part.copy())
+            elif op == Op.WRITE:
+                part[:] = rng.integers(0, 256, len(part), np.uint8)
+                wrote.append(part.copy())
+            else:
+                part[:] = 0
+        data = np.concatenate(wrote)
+        expect = np.concatenate(expected)
+        done = drive.run(ops, first * 512, sectors * 512, data=data, expect=expect)
+        assert done.ok.all()
+        assert np.array_equal(done.data, expect)
+        rows = [done.data_of(row) for row in range(len(done)) if ops[row] == Op.READ]
+        assert all(np.array_equal(*both) for both in zip(rows, expected, strict=True))
+
+
+def test_other_bytes_than_expected_are_told() -> None:
+    drive = Drive(SMALL)
+    drive.run("write", [0, BLOCK], data=b"a" * 2 * BLOCK)
+    drive.run("read", [BLOCK, 0], expect=b"a" * 2 * BLOCK)
+    wrong = b"a" * BLOCK + b"a" * 99 + b"b" * (BLOCK - 99)
+    with pytest.raises(ssdkit.Error, match="request 5 read other bytes .* from its byte 99 on"):
+        drive.run("read", [BLOCK, 0], expect=wrong)
+    with pytest.raises(ssdkit.UsageError, match="gave 4096 bytes, and 5000 were"):
+        drive.run("read", 0, expect=b"a" * 4096 + b"b" * 904)
+    # A medium that loses what it has is found out, or says so.
+    bad = Drive(SMALL, fault="medium:bitrot,probability=1", qd=1)
+    bad.run("write", np.arange(512) * BLOCK, data=b"a" * 512 * BLOCK)
+    bad.flush()
+    read = bad.run("read", np.arange(512) * BLOCK, keep=True)
+    same = [bytes(read.data_of(row)) == b"a" * BLOCK for row in range(512)]
+    assert not all(same) or not read.ok.all()
+
+
+def test_what_was_durable_survives_a_cut_and_nothing_else_is_invented() -> None:
+    for keys in ({}, {"cache": "protected"}, {"shards": 2}, {"parity": 4}):
+        drive, rng = (
+            Drive("mem:tlc,size=64M,groups=4,pus=2,pages=16", qd=8, **keys),
+            (np.random.default_rng(6)),
+        )
+        blocks = 256
+        durable, newest = np.zeros(blocks, np.uint32), np.zeros(blocks, np.uint32)
+        maybe: list[set[int]] = [{0} for _ in range(blocks)]
+        stamp = 0
+        for _ in range(6):
+            for _ in range(5):
+                which = rng.permutation(blocks)[:60]
+                stamps = np.arange(stamp + 1, stamp + 61, dtype=np.uint32)
+                stamp += 60
+                data = np.repeat(stamps, BLOCK // 4).view(np.uint8)
+                drive.run("write", which * BLOCK, data=data)
+                newest[which] = stamps
+                for block, value in zip(which, stamps, strict=True):
+                    maybe[block].add(int(value))
+                if rng.random() < 0.3 or keys.get("cache"):
+                    drive.flush()
+                    durable = newest.copy()
+                    maybe = [{int(value)} for value in durable]
+            inside = rng.permutation(blocks)[:60]
+            stamps = np.arange(stamp + 1, stamp + 61, dtype=np.uint32)
+            stamp += 60
+            numbers = drive.submit(
+                "write", inside * BLOCK, data=np.repeat(stamps, BLOCK // 4).view(np.uint8)
+            )
+            ended = drive.advance(completions=20)
+            for block, value in zip(inside, stamps, strict=True):
+                maybe[block].add(int(value))
+            lost = drive.cut()
+            assert set(lost.status.tolist()) == {"aborted"}
+            assert sorted([*ended.id.tolist(), *lost.id.tolist()]) == numbers.tolist()
+            there = drive.run("read", np.arange(blocks) * BLOCK, keep=True)
+            assert there.ok.all()
+            values = there.data.view(np.uint32).reshape(blocks, -1)
+            assert (values == values[:, :1]).all(), "no block is torn"
+            order = there.id - there.id.min()
+            for block, value in zip(order.tolist(), values[:, 0].tolist(), strict=True):
+                assert value in maybe[block], (keys, block)
+                newest[block] = value
+            durable = newest.copy()
+            maybe = [{int(value)} for value in durable]
+
+
+def test_a_drive_file_is_found_again(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    path = str(tmp_path / "a.ssd")
+    created = getattr(ssdkit, "create", None)
+    if created is None:
+        pytest.skip("nothing makes drive files here")
+    created(path, "tlc", size="64M")
+    with Drive(path) as drive:
+        drive.run("write", 0, data=b"x" * BLOCK)
+        assert f"ssd:{path}" in drive.name or path in drive.name
+    with Drive(f"ssd:{path}") as drive:
+        assert bytes(drive.run("read", 0, keep=True).data) == b"x" * BLOCK
+        drive.run("write", BLOCK, data=b"y" * BLOCK, fua=True)
+        drive.submit("write", 0, data=b"z" * BLOCK)
+        assert drive.cut().status.tolist() == ["aborted"]
+        read = drive.run("read", [0, BLOCK], qd=1, keep=True)
+        assert bytes(read.data) == b"x" * BLOCK + b"y" * BLOCK
+    copy = Drive(f"ssd:{path},copy=yes")
+    copy.run("write", 0, data=b"w" * BLOCK, fua=True)
+    copy.cut()
+    assert bytes(copy.run("read", 0, keep=True).data) == b"w" * BLOCK
+    # One that is not closed is as after a power cut.
+    code = f"import ssdkit; d = ssdkit.Drive({path!r}); d.run('write', 0, data=b'v'*4096, fua=True)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    with Drive(path) as drive:
+        assert bytes(drive.run("read", 0, keep=True).data) == b"v" * BLOCK
+
+
+def test_open_loops_count_from_their_times() -> None:
+    drive = Drive(SMALL, qd=2)
+    done = drive.run("write", np.zeros(100, np.int64), at=np.full(100, 5_000))
+    assert (done.submitted == 5_000).all() and done.latency.max() > done.latency.min()
+    # In the order of their times, whatever that of the rows.
+    numbers = drive.submit("read", [0, 0, 0], at=drive.now + np.array([900_000, 0, 400_000]))
+    assert drive.advance(completions=1).id.tolist() == [numbers[1]]
+    assert drive.advance(to=drive.now + 600_000).id.tolist() == [numbers[2]]
+    assert drive.advance().id.tolist() == [numbers[0]]
+    # Time passes with nothing to do, too.
+    now = drive.now
+    assert len(drive.advance(to=now + 10**9)) == 0 and drive.now == now + 10**9
+    assert len(drive.advance(to=5)) == 0 and drive.now == now + 10**9
+
+
+def test_the_depth_is_kept_and_may_change() -> None:
+    drive = Drive(SMALL, qd=3)
+    assert drive.qd == 3
+    drive.submit("write", np.arange(100) * BLOCK, at=0)
+    drive.advance(completions=1)
+    assert drive.inside == 3 and drive.waiting == 99
+    drive.qd = 64
+    drive.advance(completions=10)
+    assert drive.inside == 64 and drive.waiting == 89
+    assert len(drive.advance()) > 0 and drive.waiting == 0
+    for wrong in (0, 65_537):
+        with pytest.raises(ssdkit.UsageError, match="at least 1, at most 65536"):
+            drive.qd = wrong
+
+
+def test_stories_sum_to_latencies() -> None:
+    drive = Drive(SMALL, stories=True, qd=8)
+    for _ in range(3):
+        done = drive.run(**mixed(7, 2000, drive.size // BLOCK))
+        total = np.sum(list(done.stories.values()), axis=0, dtype=np.uint64)
+        assert np.array_equal(total, done.latency)
+        assert "array" in done.stories
+    with pytest.raises(ssdkit.UsageError, match="stories"):
+        Drive(SMALL, stories=True, cache="protected")
+
+
+def test_statuses_are_words() -> None:
+    drive = Drive(SMALL)
+    done = drive.run("read", [drive.size, 0, 0], [BLOCK, 100, BLOCK])
+    told = done.status[done.by_id()].tolist()
+    assert told == ["address out of range", "invalid field in command", "success"]
+    assert done.ok.tolist() == [word == "success" for word in done.status]
+    assert repr(done) == "<Completions of 3 requests, 2 failed>"
+    failing = Drive(SMALL, fault="above:read,probability=1")
+    assert failing.run("read", 0).ok.tolist() == [False]
+
+
+def test_columns_are_memory_of_their_own() -> None:
+    drive = Drive(SMALL)
+    done = drive.run("write", np.arange(10) * BLOCK)
+    for column in (done.id, done.code, done.submitted, done.completed):
+        assert column.flags.writeable and column.flags.c_contiguous and column.base is not None
+    kept = done.completed.copy()
+    drive.run("write", np.arange(10) * BLOCK)
+    drive.close()
+    assert np.array_equal(done.completed, kept)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"op": "erase"}, ssdkit.UsageError, "'erase' is no operation: one of read, write"),
+        ({"op": 9}, ssdkit.UsageError, "9 is no operation"),
+        ({"op": np.array([0, 7], np.uint8)}, ssdkit.UsageError, "request 1: 7 is no operation"),
+        ({"op": 0, "offset": -4096}, ssdkit.UsageError, "offset: -4096 cannot be: 0 to"),
+        ({"op": 0, "offset": 0.5}, TypeError, "offset: integers are wanted, not float64"),
+        ({"op": 0, "offset": "4k"}, TypeError, "offset: integers are wanted"),
+        ({"op": 0, "offset": [[1]]}, ssdkit.UsageError, "one dimension"),
+        (
+            {"op": [0, 0], "offset": [1, 2, 3]},
+            ssdkit.UsageError,
+            "op has 2 values, and there are 3",
+        ),
+        ({"op": 0, "fua": 1}, TypeError, "fua: truth values"),
+        ({"op": 0, "placement": 256}, ssdkit.UsageError, "placement: 256 cannot be: 0 to 255"),
+        (
+            {"op": 1, "data": b"123"},
+            ssdkit.UsageError,
+            "the writes are of 4096 bytes, and the data",
+        ),
+        ({"op": 1, "data": np.zeros(4)}, TypeError, "data: bytes are wanted"),
+        ({"op": 0, "offset": np.zeros(4194305, int)}, ssdkit.UsageError, "none was taken"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    drive = Drive(SMALL)
+    with pytest.raises(error, match=words):
+        drive.submit(**arguments)
+    assert drive.waiting == 0 and drive.submit("read").tolist() == [0]
+
+
+def test_what_can_be_no_drive_is_refused(tmp_path: Path) -> None:
+    for name, error, words in [
+        ("mem:nothing", ssdkit.DriveError, "nothing"),
+        ("mem:tlc,size=64M,flavour=1", ssdkit.DriveError, "flavour"),
+        ("nbd:/nowhere", ssdkit.UsageError, "take a mem: drive or a drive file"),
+        ("mem:tlc,size=64M,target=kv", ssdkit.UsageError, "no blocks"),
+        (str(tmp_path / "none.ssd"), ssdkit.Error, "none.ssd"),
+    ]:
+        with pytest.raises(error, match=words):
+            Drive(name)
+    with pytest.raises(ssdkit.DriveError, match="flavour"):
+        Drive("mem:tlc", size="64M", flavour=1)
+    with pytest.raises(ssdkit.UsageError, match="keys are for mem: drives"):
+        Drive("ssd:a.ssd", size="64M")
+    with pytest.raises(TypeError):
+        Drive(7)  # type: ignore[arg-type]
+    with pytest.raises(ssdkit.UsageError, match="fault"):
+        Drive(SMALL, fault="above:never")
+    drive = Drive(SMALL, store="none")
+    with pytest.raises(ssdkit.UsageError, match="keeps no data"):
+        drive.submit("write", data=b"1" * BLOCK)
+    drive.close()
+    drive.close()
+    assert drive.closed and repr(drive).endswith("closed>")
+    with pytest.raises(ssdkit.UsageError, match="closed"):
+        drive.advance()
+    with pytest.raises(ssdkit.UsageError, match="both"):
+        Drive(SMALL).advance(to=1, completions=1)
+
+
+def test_others_run_meanwhile_and_one_at_a_time() -> None:
+    """The lock of the interpreter is released: this thread goes on while the drive runs."""
+    drive = Drive("mem:tlc,size=256M,store=none", qd=32)
+    offsets = np.random.default_rng(8).integers(0, drive.size // BLOCK, 400_000) * BLOCK
+    drive.submit("write", offsets)
+    refused, steps = [], 0
+    thread = threading.Thread(target=drive.advance)
+    thread.start()
+    while thread.is_alive():
+        steps += 1
+        try:
+            _ = drive.now
+        except ssdkit.Error as error:
+            refused.append(str(error))
+    assert steps > 10 and any("one call at a time" in text for text in refused)
+    assert drive.waiting == 0
+
+
+def test_counters_and_wear() -> None:
+    drive = Drive(SMALL, store="none")
+    before = drive.counters()
+    assert before.write_amplification is None
+    offsets = np.random.default_rng(9).integers(0, drive.size // BLOCK, 30_000) * BLOCK
+    drive.run("write", offsets)
+    grown = drive.counters() - before
+    assert grown.erases == drive.wear().sum() > 0
+    assert grown.write_amplification is not None and grown.write_amplification > 1
+    assert json.dumps(drive.config) and drive.config["size_bytes"] == drive.size
