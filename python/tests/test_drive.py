@@ -1,6 +1,7 @@
 """Drives whose requests are one's own."""
 
 import json
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,20 @@ def test_others_run_meanwhile_and_one_at_a_time() -> None:
             refused.append(str(error))
     assert steps > 10 and any("one call at a time" in text for text in refused)
     assert drive.waiting == 0
+
+
+def test_ctrl_c_ends_it_and_nothing_is_lost() -> None:
+    drive = Drive("mem:tlc,size=256M,store=none", qd=32)
+    rows = 4_000_000
+    drive.submit("write", np.arange(rows) * 7919 % (drive.size // BLOCK) * BLOCK)
+    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        drive.advance()
+    left = drive.waiting
+    assert 0 < left < rows
+    done = drive.advance(completions=1)
+    assert len(done) >= rows - left and len(done) + len(drive.advance()) == rows
 
 
 def test_counters_and_wear() -> None:
