@@ -85,6 +85,7 @@ impl NonVolatile for Area {
         }
         let Some(answer) = syncer.poll() else { return Poll::Pending };
         self.busy = false;
+        self.storage.note_synced();
         Poll::Ready(answer.and_then(|synced| synced))
     }
 

@@ -171,6 +171,20 @@ impl Descriptor {
         }
     }
 
+    /// Which blocks came with a generation that may not be synced, where they matter
+    /// and it is known: the first, and the first behind them.
+    pub fn came_with(&self, generation: u64) -> Option<(u32, u32)> {
+        let [last, before] = self.ends;
+        let (from, to) = match self.generation.checked_sub(generation)? {
+            // What it had goes with it.
+            0 if self.next.is_some() => return None,
+            0 => (last, self.chunk.programmed),
+            1 => (before, last),
+            _ => return None,
+        };
+        (from < to && self.chunk.state != ChunkState::Offline).then_some((from, to))
+    }
+
     /// Whether `chunk`, at rest, differs only in what reads have changed: the
     /// same blocks are there, in the same life.
     pub fn was_only_read(&self, chunk: &Chunk) -> bool {

@@ -37,8 +37,8 @@ impl Rng {
 }
 
 /// A simulated disk. A sync covers what was written before it began, and has
-/// ended when the durable write that follows it begins: so what comes between,
-/// while a sync is under way, is not covered.
+/// ended when that is noted, or the durable write that follows it begins: so what
+/// comes between, while a sync is under way, is not covered.
 #[derive(Clone, Default)]
 pub struct Disk(Arc<Mutex<Inner>>);
 
@@ -338,6 +338,11 @@ impl FileIo for Opening {
         self.check(inner)?;
         inner.synced = inner.pending.len();
         Ok(())
+    }
+
+    fn note_synced(&self) {
+        let inner = &mut *self.inner();
+        inner.settle(inner.synced);
     }
 
     fn reread(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -30,8 +30,9 @@ use crate::descriptor::{Descriptor, at_rest, next_life};
 use crate::guarded::Guarded;
 use crate::header::{MAGIC, State};
 use crate::layout::Layout;
+use crate::mutation::{self, Mutation};
 use crate::open::DESCRIPTORS;
-use crate::sync::{Job, Outcome, Syncer, write_first_state, write_state};
+use crate::sync::{Job, Outcome, Syncer, write_first_state, write_last_state};
 use crate::{Area, ChangingText, FileError, FileIo, Header, SystemFile, Unfinished};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
@@ -137,7 +138,8 @@ impl DriveFile {
         }
         storage.sync().map_err(failed)?;
         let table = Some(0);
-        let state = State { session: 1, synced: 1, clean: false, time: 0, told: 0, table };
+        let (clean, claim) = (false, false);
+        let state = State { session: 1, synced: 1, clean, claim, time: 0, told: 0, table };
         write_first_state(&*storage, &state)?;
         let syncer = Syncer::new(Arc::clone(&storage), layout, threaded)?;
         Ok(DriveFile::assemble(header.clone(), storage, chunks, state, Some(syncer)))
@@ -220,15 +222,13 @@ impl DriveFile {
         if self.syncer.take().is_none() {
             return Ok(());
         }
-        let state = self.state(self.completed, true);
-        write_state(&*self.storage, &state)?;
-        self.storage.sync().map_err(|e| FileError::system("syncing", &e))
+        write_last_state(&*self.storage, &self.state(self.completed, true))
     }
 
     /// The state in which generation `synced` is durable.
     fn state(&self, synced: u64, clean: bool) -> State {
         let (session, time, told) = (self.session, self.time, self.told);
-        State { session, synced, clean, time, told, table: Some(self.table) }
+        State { session, synced, clean, claim: false, time, told, table: Some(self.table) }
     }
 
     /// Takes note of an error. The first one stays.
@@ -272,6 +272,9 @@ impl DriveFile {
                 return self.completed >= generation;
             }
             self.begin_sync();
+            if mutation::is(Mutation::DoneEarly) {
+                return true;
+            }
         }
         self.completed >= generation
     }

@@ -34,6 +34,9 @@ pub trait FileIo: Send + Sync {
     /// Returns when everything that was written before it was called is
     /// durable.
     fn sync(&self) -> io::Result<()>;
+    /// Says that the sync that began last has returned, to a disk on which that is
+    /// later.
+    fn note_synced(&self) {}
     /// Forgets what is remembered of a range and is not waiting to be written:
     /// what is read of it from now on is what the disk has.
     fn reread(&self, _offset: u64, _len: u64) -> io::Result<()> {

@@ -83,6 +83,10 @@ impl FileIo for Guarded {
         self.durably(|| self.storage.sync())
     }
 
+    fn note_synced(&self) {
+        self.storage.note_synced();
+    }
+
     fn reread(&self, offset: u64, len: u64) -> io::Result<()> {
         self.storage.reread(offset, len)
     }

@@ -6,18 +6,19 @@
 use flash::{Dimensions, Geometry};
 
 use crate::FileError;
-use crate::layout::{Layout, STATE_OFFSETS};
+use crate::layout::{Layout, STATE_PAGES};
 
-/// The version of the format that this crate writes. It also reads versions 1
-/// and 2, and makes them of this version when they are opened for writing.
-pub const VERSION: u32 = 3;
+/// The version of the format that this crate writes. It also reads the older ones,
+/// and makes them of this version, or of [`CHANGED`], when they are opened for writing.
+pub const VERSION: u32 = 5;
 
 /// The version of a file whose drive has another text than its header: that lies where
 /// [`crate::text`] says.
-pub(crate) const CHANGED: u32 = 4;
+pub(crate) const CHANGED: u32 = 6;
 
-/// The version whose state had no sum over the chunks.
-const NO_SUM: u32 = 2;
+/// The same of before, when a state was written only when what it tells of was durable,
+/// as in all older versions.
+const NO_CLAIM_CHANGED: u32 = 4;
 
 /// The version in which nothing was kept of why a chunk is offline, and of when
 /// the drive was last used, either.
@@ -53,7 +54,7 @@ pub const STATE_BYTES: usize = 40;
 /// Bytes of the state up to version 2.
 const STATE_BYTES_NO_SUM: usize = 32;
 
-const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= STATE_OFFSETS[0]);
+const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= STATE_PAGES[0]);
 
 /// What the drive does with its writes; for the layers above, which read it
 /// back. The file itself is always cached by the system.
@@ -163,11 +164,6 @@ impl Header {
         bytes
     }
 
-    /// What makes a header one of this version, in its place.
-    pub(crate) fn upgrade(&self) -> (u64, [u8; 8]) {
-        (8, *self.encode()[8..].first_chunk().expect("a header is longer"))
-    }
-
     /// How many bytes the header has that begins with `fixed`.
     pub(crate) fn bytes(fixed: &[u8; FIXED_BYTES]) -> Result<usize, FileError> {
         match fixed.first_chunk() {
@@ -176,7 +172,7 @@ impl Header {
             _ => return Err(FileError::Foreign),
         }
         let found = u32_at(fixed, 8);
-        if ![CHANGED, VERSION, NO_SUM, OLDEST].contains(&found) {
+        if !(OLDEST..=CHANGED).contains(&found) {
             return Err(match found {
                 0 => damaged("there is no version 0"),
                 _ => FileError::Version { found, known: CHANGED },
@@ -229,6 +225,27 @@ impl Header {
     }
 }
 
+/// Whether a header of this version has another text than the drive.
+pub(crate) fn is_changed(version: u32) -> bool {
+    [CHANGED, NO_CLAIM_CHANGED].contains(&version)
+}
+
+/// Bytes 8 to 15 of this whole header, if it is of another version than that which is
+/// written now.
+pub(crate) fn upgrade(bytes: &[u8]) -> Option<[u8; 8]> {
+    let found = u32_at(bytes, 8);
+    let version = if is_changed(found) { CHANGED } else { VERSION };
+    (found != version).then(|| named(bytes, version))
+}
+
+/// Bytes 8 to 15 of this whole header as one of a version.
+pub(crate) fn named(bytes: &[u8], version: u32) -> [u8; 8] {
+    let mut named = [0; 8];
+    put_u32(&mut named, 0, version);
+    put_u32(&mut named, 4, header_sum(version, bytes));
+    named
+}
+
 /// The checksum of a whole header. Version 1 left itself out.
 pub(crate) fn header_sum(version: u32, bytes: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
@@ -252,6 +269,9 @@ pub(crate) struct State {
     pub synced: u64,
     /// Nothing was written after it.
     pub clean: bool,
+    /// It was written before it was known that the generation is durable: so it is
+    /// only if all of it is found. The one before is, in any case.
+    pub claim: bool,
     /// The drive's own time, in ns, as it was told last; it only grows.
     pub time: u64,
     /// The host's time then, in seconds since 1970; 0 where it is not known.
@@ -270,7 +290,7 @@ impl State {
         let mut bytes = [0; STATE_BYTES];
         put_u32(&mut bytes, 4, self.session);
         put_u64(&mut bytes, 8, self.synced);
-        put_u32(&mut bytes, 16, self.clean.into());
+        put_u32(&mut bytes, 16, u32::from(self.clean) | u32::from(self.claim) << 1);
         put_u32(&mut bytes, 20, self.told);
         put_u64(&mut bytes, 24, self.time);
         put_u64(&mut bytes, 32, self.table.expect("a state of this version has it"));
@@ -288,25 +308,31 @@ impl State {
             () if whole(STATE_BYTES_NO_SUM) => None,
             () => return None,
         };
-        let clean = u32_at(bytes, 16);
-        (clean <= 1).then(|| State {
+        let flags = u32_at(bytes, 16);
+        // A claim is of a file at work, and has a sum by which it is proved.
+        (flags <= 1 || flags == 2 && table.is_some()).then(|| State {
             session: u32_at(bytes, 4),
             synced: u64_at(bytes, 8),
-            clean: clean == 1,
+            clean: flags == 1,
+            claim: flags == 2,
             time: u64_at(bytes, 24),
             told: u32_at(bytes, 20),
             table,
         })
     }
 
-    /// The newer of the two copies; one may be damaged or older.
-    pub fn newest(copies: [Option<State>; 2]) -> Result<State, FileError> {
-        let order = |state: &State| (state.session, state.synced, state.clean);
-        copies
-            .into_iter()
-            .flatten()
-            .max_by_key(order)
-            .ok_or_else(|| damaged("both copies of its state are damaged"))
+    /// The newest of those that were found, some of which may be damaged or older;
+    /// and what holds if that is a claim which is not proved: the state of the
+    /// generation before, where that is there, too.
+    pub fn newest(found: &[State]) -> Result<(State, Option<State>), FileError> {
+        let order = |state: &&State| (state.session, state.synced, state.clean, !state.claim);
+        let newest = found.iter().max_by_key(order);
+        let newest = *newest.ok_or_else(|| damaged("all copies of its state are damaged"))?;
+        let before = |other: &&State| {
+            newest.claim && (other.session, other.synced + 1) == (newest.session, newest.synced)
+        };
+        let before = found.iter().find(before).map(|state| State { claim: false, ..*state });
+        Ok((newest, before))
     }
 }
 
@@ -427,8 +453,9 @@ mod tests {
         }
 
         #[test]
-        fn a_state_comes_back(session: u32, synced: u64, clean: bool, time: u64, told: u32, table: u64, at in 0usize..40, flip in 1u8..) {
-            let state = State { session, synced, clean, time, told, table: Some(table) };
+        fn a_state_comes_back(session: u32, synced: u64, kind in 0..3, time: u64, told: u32, table: u64, at in 0usize..40, flip in 1u8..) {
+            let (clean, claim) = (kind == 1, kind == 2);
+            let state = State { session, synced, clean, claim, time, told, table: Some(table) };
             let mut bytes = state.encode();
             prop_assert_eq!(State::decode(&bytes), Some(state));
             bytes[at] ^= flip;
@@ -438,7 +465,8 @@ mod tests {
             bytes[32..].fill(0);
             let sum = checksum(&bytes[4..32]);
             put_u32(&mut bytes, 0, sum);
-            prop_assert_eq!(State::decode(&bytes), Some(State { table: None, ..state }));
+            let older = (!claim).then_some(State { table: None, ..state });
+            prop_assert_eq!(State::decode(&bytes), older);
         }
     }
 
@@ -451,16 +479,21 @@ mod tests {
         let mut bytes = header.encode();
         put_u32(&mut bytes, 8, CHANGED + 1);
         let said = decode(&bytes).unwrap_err().to_string();
-        assert!(said.contains("version 5") && said.contains("newer ssdkit"), "{said}");
+        assert!(said.contains("version 7") && said.contains("newer ssdkit"), "{said}");
         // The first is read.
         put_u32(&mut bytes, 8, OLDEST);
         assert!(decode(&bytes).is_err(), "the checksum is of another version");
         let sum = checksum(&bytes[16..]);
         put_u32(&mut bytes, 12, sum);
         assert_eq!(decode(&bytes).unwrap(), header);
-        let (at, upgrade) = header.upgrade();
-        bytes[at as usize..][..8].copy_from_slice(&upgrade);
-        assert_eq!(bytes, header.encode());
+        let upgraded = upgrade(&bytes).unwrap();
+        bytes[8..16].copy_from_slice(&upgraded);
+        assert_eq!((&bytes, upgrade(&bytes)), (&header.encode(), None));
+        // So is one with another text, which stays that.
+        let older = named(&bytes, NO_CLAIM_CHANGED);
+        bytes[8..16].copy_from_slice(&older);
+        assert!(is_changed(u32_at(&bytes, 8)) && decode(&bytes).is_ok());
+        assert_eq!(upgrade(&bytes), Some(named(&bytes, CHANGED)));
         let long = Header { drive: "x".repeat(MAX_TEXT + 1), ..header.clone() };
         assert!(matches!(long.check(), Err(FileError::Range { .. })));
         assert!(matches!(Header { kept: 7, ..header }.check(), Err(FileError::Range { .. })));

@@ -9,8 +9,17 @@ use port::BLOCK_BYTES;
 use crate::descriptor::DESCRIPTOR_BYTES;
 use crate::entry::ENTRY_BYTES;
 
-/// The two copies of the state.
-pub const STATE_OFFSETS: [u64; 2] = [256 << 10, 260 << 10];
+/// Where the states are: two pages, so that one may be lost. Each has a sector for
+/// the states of even generations, and then one for those of odd ones.
+pub const STATE_PAGES: [u64; 2] = [256 << 10, 260 << 10];
+
+/// What a disk writes as a whole.
+const SECTOR: u64 = 512;
+
+/// Where the state of a generation lies, in each page: not over that of the one before.
+pub fn state_offsets(generation: u64) -> [u64; 2] {
+    STATE_PAGES.map(|page| page + generation % 2 * SECTOR)
+}
 
 /// The descriptors.
 pub const TABLE_OFFSET: u64 = 264 << 10;

@@ -37,6 +37,7 @@ mod file_io;
 mod guarded;
 mod header;
 mod layout;
+pub mod mutation;
 mod open;
 mod service;
 mod sync;

@@ -20,8 +20,9 @@ use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
 use crate::entry::MAX_SESSION;
 use crate::file::sum_of;
 use crate::guarded::Guarded;
-use crate::header::{CHANGED, FIXED_BYTES, Header, STATE_BYTES, State, u32_at};
-use crate::layout::{Layout, STATE_OFFSETS, TABLE_OFFSET};
+use crate::header::{self, FIXED_BYTES, Header, STATE_BYTES, State, is_changed, u32_at};
+use crate::layout::{Layout, TABLE_OFFSET, state_offsets};
+use crate::mutation::{self, Mutation};
 use crate::sync::{Syncer, write_first_state};
 use crate::{DriveFile, FileError, FileIo, Opened, SystemFile, text};
 
@@ -58,20 +59,24 @@ impl DriveFile {
         // error of writing it back was told to that life, or is told now. What
         // the disk has counts.
         storage.sync().map_err(|e| FileError::system("writing back what was left", &e))?;
+        storage.note_synced();
         storage.reread(0, TABLE_OFFSET).map_err(reading)?;
         let header = read_header(&*storage)?;
         let layout = Layout::new(&header.geometry, header.kept);
-        let state = read_state(&*storage)?;
+        let (newest, before) = read_state(&*storage)?;
         // Of a file that was closed all is durable, but the state says so only
         // if it is itself.
-        let forgotten = if state.clean { layout.table_end() } else { header.file_bytes() };
+        let forgotten = if newest.clean { layout.table_end() } else { header.file_bytes() };
         storage.reread(0, forgotten).map_err(reading)?;
         let mut chunks = read_table(&*storage, &layout, &header)?;
-        let found = sum_of(&chunks, |chunk, number| chunk.share_at(number, state.synced));
-        if state.table.is_some_and(|table| table != found) {
+        let mut blocks = Blocks::new(Arc::clone(&storage), &header.geometry, header.kept);
+        let holds = !newest.claim || is_proved(&mut blocks, &layout, &newest, &chunks)?;
+        // A claim is not the only one but where the other is damaged.
+        let state = if holds { Some(State { claim: false, ..newest }) } else { before };
+        let state = state.ok_or(FileError::Table)?;
+        if !has_sum(&chunks, &state) {
             return Err(FileError::Table);
         }
-        let mut blocks = Blocks::new(Arc::clone(&storage), &header.geometry, header.kept);
         let mut looked = Looked::default();
         for (number, chunk) in chunks.iter_mut().enumerate() {
             look(&mut blocks, &layout, &state, number, chunk, &mut looked)?;
@@ -83,7 +88,7 @@ impl DriveFile {
         }
         let (mut now, mut syncer) = (state, None);
         if !read_only {
-            upgrade(&*storage, &header)?;
+            upgrade(&*storage)?;
             now = begin_session(&*storage, &layout, &state, &mut chunks, &looked)?;
             syncer = Some(Syncer::new(Arc::clone(&storage), layout, threaded)?);
         }
@@ -106,10 +111,24 @@ fn reading(e: io::Error) -> FileError {
 /// The header, and whether the file is as long as it says.
 pub(crate) fn read_header(storage: &dyn FileIo) -> Result<Header, FileError> {
     let found = storage.bytes().map_err(reading)?;
-    let mut fixed = [0; FIXED_BYTES];
     if found < FIXED_BYTES as u64 {
         return Err(FileError::Foreign);
     }
+    let bytes = header_bytes(storage, found)?;
+    let mut header = Header::decode(&bytes)?;
+    let expected = header.file_bytes();
+    if found != expected {
+        return Err(FileError::Length { found, expected });
+    }
+    if is_changed(u32_at(&bytes, 8)) {
+        header.drive = text::read(storage)?.1;
+    }
+    Ok(header)
+}
+
+/// The bytes of the header of a file of so many bytes, at least its fixed ones.
+pub(crate) fn header_bytes(storage: &dyn FileIo, found: u64) -> Result<Vec<u8>, FileError> {
+    let mut fixed = [0; FIXED_BYTES];
     storage.read(0, &mut fixed).map_err(reading)?;
     let len = Header::bytes(&fixed)?;
     if found < len as u64 {
@@ -117,42 +136,67 @@ pub(crate) fn read_header(storage: &dyn FileIo) -> Result<Header, FileError> {
     }
     let mut bytes = vec![0; len];
     storage.read(0, &mut bytes).map_err(reading)?;
-    let mut header = Header::decode(&bytes)?;
-    let expected = header.file_bytes();
-    if found != expected {
-        return Err(FileError::Length { found, expected });
-    }
-    if u32_at(&bytes, 8) == CHANGED {
-        header.drive = text::read(storage)?.1;
-    }
-    Ok(header)
+    Ok(bytes)
 }
 
-/// Makes a file of the version before one of this version. What is written from
+/// Makes a file of a version before one of this version. What is written from
 /// now on that one does not know.
-fn upgrade(storage: &dyn FileIo, header: &Header) -> Result<(), FileError> {
-    let (at, bytes) = header.upgrade();
-    let mut found = [0; 8];
-    storage.read(at, &mut found).map_err(reading)?;
-    if found == bytes || u32::from_le_bytes(found[..4].try_into().expect("4 bytes")) == CHANGED {
-        return Ok(());
-    }
-    let written = storage.write_durable(at, &bytes);
+fn upgrade(storage: &dyn FileIo) -> Result<(), FileError> {
+    let Some(bytes) = header::upgrade(&header_bytes(storage, u64::MAX)?) else { return Ok(()) };
+    let written = storage.write_durable(8, &bytes);
     written.map_err(|e| FileError::system("making it one of this version", &e))
 }
 
-fn read_state(storage: &dyn FileIo) -> Result<State, FileError> {
-    let mut copies = [None; 2];
-    for (copy, offset) in copies.iter_mut().zip(STATE_OFFSETS) {
+/// The newest state, and what holds if that is a claim which is not proved.
+fn read_state(storage: &dyn FileIo) -> Result<(State, Option<State>), FileError> {
+    let mut found = Vec::new();
+    for offset in [0, 1].into_iter().flat_map(state_offsets) {
         let mut bytes = [0; STATE_BYTES];
         storage.read(offset, &mut bytes).map_err(reading)?;
-        *copy = State::decode(&bytes);
+        found.extend(State::decode(&bytes));
     }
-    let state = State::newest(copies)?;
-    if state.synced >= MAX_GENERATION - 4 || state.session >= MAX_SESSION {
+    let (newest, before) = State::newest(&found)?;
+    if newest.synced >= MAX_GENERATION - 4 || newest.session >= MAX_SESSION {
         return Err(FileError::Header { what: "its counts are at their end".into() });
     }
-    Ok(state)
+    Ok((newest, before))
+}
+
+/// Whether the chunks had what the state's sum says.
+fn has_sum(chunks: &[Descriptor], state: &State) -> bool {
+    let found = sum_of(chunks, |chunk, number| chunk.share_at(number, state.synced));
+    state.table.is_none_or(|table| table == found)
+}
+
+/// Whether all is there that a claim tells of: what each chunk had then, and of
+/// that the blocks which came with its generation. What came before is durable.
+///
+/// It is so whenever the sync has ended. What was erased since then, and is durable,
+/// has a later claim; of what is offline no block is ever looked at. A chunk that
+/// changed two generations later, or was looked at by an opening that was cut, has
+/// blocks of which it is known, or the sum is another.
+fn is_proved(
+    blocks: &mut Blocks,
+    layout: &Layout,
+    claim: &State,
+    chunks: &[Descriptor],
+) -> Result<bool, FileError> {
+    match () {
+        () if mutation::is(Mutation::BelieveClaim) => return Ok(true),
+        () if mutation::is(Mutation::DenyClaim) => return Ok(false),
+        () if !has_sum(chunks, claim) => return Ok(false),
+        () if mutation::is(Mutation::BelieveBlocks) => return Ok(true),
+        () => {}
+    }
+    for (number, chunk) in chunks.iter().enumerate() {
+        let Some((from, to)) = chunk.came_with(claim.synced) else { continue };
+        let start = blocks.start(layout.index(number));
+        let then = Chunk { programmed: to, ..chunk.chunk };
+        if blocks.good_until(start, from, &then, claim.session).map_err(reading)? < to {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn read_table(

@@ -1,21 +1,25 @@
 //! Syncs, one at a time, on a thread of their own.
 //!
 //! A sync ends a *generation*: everything that was written in it and before is
-//! made durable, then the state says so, then the space of the chunks that
-//! were erased in it is given back. A later step never happens without the
-//! earlier ones.
+//! made durable, then the space of the chunks that were erased in it is given
+//! back. The state that tells of it is made durable by the same sync: it is
+//! written first, as a *claim*, which holds if all that it tells of is found when
+//! the file is opened. A claim is written when the sync before it has ended, and
+//! over the state before that one's: so of the two that there are, the older one
+//! holds in any case. Behind the sync the state is written as one that is known to
+//! hold. That is durable with the next sync, for which nobody waits.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::header::State;
-use crate::layout::{Layout, STATE_OFFSETS};
+use crate::layout::{Layout, state_offsets};
 use crate::service::Service;
 use crate::{FileError, FileIo};
 
 /// A sync to be made.
 pub struct Job {
-    /// What the state will say.
+    /// What the state will say, when it is known to hold.
     pub state: State,
     /// The chunks erased, by their number in the file.
     pub erased: Vec<u32>,
@@ -47,7 +51,7 @@ enum Worker {
     Thread(Service<Job, Outcome>),
     /// A test: it begins at once and ends when it was polled so often.
     #[cfg(any(test, feature = "disk"))]
-    Deferred { polls: u32, left: u32, job: Option<(Job, io::Result<()>)> },
+    Deferred { polls: u32, left: u32, job: Option<(Job, Result<(), FileError>)> },
 }
 
 impl Syncer {
@@ -61,7 +65,7 @@ impl Syncer {
         let worker = if threaded {
             let storage = Arc::clone(&storage);
             let work = move |job| {
-                let begun = storage.sync();
+                let begun = claim_and_sync(&*storage, &job);
                 finish(&*storage, &layout, job, begun)
             };
             let started = Service::start("drivefile-sync", work);
@@ -90,13 +94,14 @@ impl Syncer {
         self.busy = true;
         match &mut self.worker {
             Worker::Inline(outcome) => {
-                let begun = self.storage.sync();
+                let begun = claim_and_sync(&*self.storage, &job);
                 *outcome = Some(finish(&*self.storage, &self.layout, job, begun));
             }
             Worker::Thread(service) => service.begin(job),
             #[cfg(any(test, feature = "disk"))]
             Worker::Deferred { polls, left, job: held } => {
-                *held = Some((job, self.storage.sync()));
+                let begun = claim_and_sync(&*self.storage, &job);
+                *held = Some((job, begun));
                 *left = *polls;
             }
         }
@@ -138,10 +143,25 @@ fn or_gone(outcome: io::Result<Outcome>) -> Outcome {
     })
 }
 
+/// Claims the generation, and makes all of it durable, with the claim.
+fn claim_and_sync(storage: &dyn FileIo, job: &Job) -> Result<(), FileError> {
+    let claim = State { claim: true, ..job.state };
+    write_states(storage, &claim, &state_offsets(claim.synced))?;
+    storage.sync().map_err(|e| FileError::system("syncing", &e))
+}
+
 /// What follows the sync itself.
-fn finish(storage: &dyn FileIo, layout: &Layout, mut job: Job, begun: io::Result<()>) -> Outcome {
-    let synced = begun.map_err(|e| FileError::system("syncing", &e));
-    let result = synced.and_then(|()| write_state(storage, &job.state));
+fn finish(
+    storage: &dyn FileIo,
+    layout: &Layout,
+    mut job: Job,
+    begun: Result<(), FileError>,
+) -> Outcome {
+    let result = begun.and_then(|()| {
+        storage.note_synced();
+        // If this one is lost there is the claim.
+        write_states(storage, &job.state, &state_offsets(job.state.synced)[..1])
+    });
     if result.is_ok() {
         for &number in &job.erased {
             for (offset, len) in layout.ranges(number as usize) {
@@ -156,19 +176,33 @@ fn finish(storage: &dyn FileIo, layout: &Layout, mut job: Job, begun: io::Result
     Outcome { generation: job.state.synced, spare: job.erased, result }
 }
 
-/// Writes the state. The first copy is durable when this returns; the second
-/// is when the next sync has ended, and is as old as that if the first tears.
-pub fn write_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
-    let bytes = state.encode();
-    let failed = |e: io::Error| FileError::system("writing its state", &e);
-    storage.write_durable(STATE_OFFSETS[0], &bytes).map_err(failed)?;
-    storage.write(STATE_OFFSETS[1], &bytes).map_err(failed)
+fn failed(e: io::Error) -> FileError {
+    FileError::system("writing its state", &e)
 }
 
-/// Writes the state that begins a session, and makes both copies durable: an
-/// older session's would have all blocks of this one thrown away.
+/// Writes a state in these places, by and by.
+fn write_states(storage: &dyn FileIo, state: &State, places: &[u64]) -> Result<(), FileError> {
+    let bytes = state.encode();
+    places.iter().try_for_each(|&at| storage.write(at, &bytes)).map_err(failed)
+}
+
+/// All places of states.
+fn places() -> impl Iterator<Item = u64> {
+    [0, 1].into_iter().flat_map(state_offsets)
+}
+
+/// Writes the state that begins a session in all places, durably: an older
+/// session's would have all blocks of this one thrown away.
 pub fn write_first_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
-    write_state(storage, state)?;
-    let second = storage.write_durable(STATE_OFFSETS[1], &state.encode());
-    second.map_err(|e| FileError::system("writing its state", &e))
+    let bytes = state.encode();
+    places().try_for_each(|at| storage.write_durable(at, &bytes)).map_err(failed)
+}
+
+/// Writes the state that ends a session in all places, durably. What it tells of is.
+pub fn write_last_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
+    let bytes = state.encode();
+    places().try_for_each(|at| storage.write(at, &bytes)).map_err(failed)?;
+    storage.sync().map_err(|e| FileError::system("syncing", &e))?;
+    storage.note_synced();
+    Ok(())
 }

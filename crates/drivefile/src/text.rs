@@ -10,8 +10,9 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::header::{CHANGED, FIXED_BYTES, Header, MAX_TEXT, checksum, header_sum};
+use crate::header::{CHANGED, FIXED_BYTES, MAX_TEXT, checksum, is_changed, named};
 use crate::header::{put_u32, put_u64, u32_at, u64_at};
+use crate::open::header_bytes;
 use crate::{FileError, FileIo};
 
 /// Where they lie.
@@ -31,7 +32,7 @@ const COMPLETE: usize = PLACE_BYTES - 512;
 pub const MAX_CHANGED: usize = COMPLETE - HEAD;
 
 const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= PLACES[0]);
-const _: () = assert!(PLACES[1] + PLACE_BYTES as u64 <= crate::layout::STATE_OFFSETS[0]);
+const _: () = assert!(PLACES[1] + PLACE_BYTES as u64 <= crate::layout::STATE_PAGES[0]);
 
 /// Where the text of an opened drive is changed. There is to be one of a drive.
 pub struct ChangingText {
@@ -43,7 +44,7 @@ pub struct ChangingText {
 impl ChangingText {
     /// Of a drive file.
     pub(crate) fn of(storage: Arc<dyn FileIo>) -> Result<ChangingText, FileError> {
-        let is_changed = version(&*storage)? == CHANGED;
+        let is_changed = is_changed(version(&*storage)?);
         let number = if is_changed { read(&*storage)?.0 } else { 0 };
         Ok(ChangingText { storage, number })
     }
@@ -91,14 +92,7 @@ impl ChangingText {
 
     /// What makes the header say that the text changes: its bytes 8 to 15.
     fn changed(&self) -> Result<[u8; 8], FileError> {
-        let mut fixed = [0; FIXED_BYTES];
-        self.storage.read(0, &mut fixed).map_err(reading)?;
-        let mut bytes = vec![0; Header::bytes(&fixed)?];
-        self.storage.read(0, &mut bytes).map_err(reading)?;
-        put_u32(&mut bytes, 8, CHANGED);
-        let sum = header_sum(CHANGED, &bytes);
-        put_u32(&mut bytes, 12, sum);
-        Ok(*bytes[8..].first_chunk().expect("a header is longer"))
+        Ok(named(&header_bytes(&*self.storage, u64::MAX)?, CHANGED))
     }
 }
 

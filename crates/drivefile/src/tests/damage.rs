@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{Block, chunk, header, program, reads_as};
 use crate::descriptor::DESCRIPTOR_BYTES;
 use crate::disk::Disk;
-use crate::layout::{Layout, STATE_OFFSETS, TABLE_OFFSET};
+use crate::layout::{Layout, STATE_PAGES, TABLE_OFFSET};
 use crate::{DriveFile, FileError};
 
 /// A drive, and what every block has. Chunk 0 was erased once and is full, one
@@ -125,12 +125,13 @@ fn a_damaged_descriptor_names_its_chunk() {
 }
 
 #[test]
-fn one_copy_of_the_state_is_enough() {
+fn one_page_of_states_is_enough() {
     let (image, chunks, expected) = drive(8, true);
     for damaged in [vec![0], vec![1], vec![0, 1]] {
         let mut image = image.clone();
         for &copy in &damaged {
-            image[STATE_OFFSETS[copy] as usize + 9] ^= 0x10;
+            let page = STATE_PAGES[copy] as usize;
+            (image[page + 9], image[page + 512 + 9]) = (0xee, 0xee);
         }
         let found = look(&Disk::with(image), &chunks, &expected);
         assert_eq!(found, if damaged.len() == 1 { Some(0) } else { None });

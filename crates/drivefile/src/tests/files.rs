@@ -7,6 +7,7 @@ use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium};
 
 use super::{Block, chunk, header, program, reads_as};
 use crate::file_io::lock;
+use crate::layout::state_offsets;
 use crate::{DriveFile, FileError, FileIo, Header, SystemFile, clone, load, save};
 
 /// Why it does not open.
@@ -246,18 +247,25 @@ fn a_block_that_cannot_be_read_stays_so_in_a_copy() {
     assert!(matches!(load(&mut opened, &mut ram), Err(FileError::Range { .. })));
 }
 
-/// Makes a header one of version 1, whose checksum left the version out.
-fn make_older(path: &std::path::Path, header: &Header) {
+/// Makes a closed file one of an older version: its header, and the states, of which
+/// there were two.
+fn make_older(path: &std::path::Path, header: &Header, version: u32) {
     let mut bytes = fs::read(path).unwrap();
     let len = header.encode().len();
-    let sum = crc32fast::hash(&bytes[16..len]);
-    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
-    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    let named = crate::header::named(&bytes[..len], version);
+    bytes[8..16].copy_from_slice(&named);
+    for second in state_offsets(1) {
+        bytes[second as usize..][..512].fill(0);
+    }
     fs::write(path, bytes).unwrap();
 }
 
 #[test]
-fn the_version_before_is_read_and_becomes_this_one_when_written() {
+fn older_versions_are_read_and_become_this_one_when_written() {
+    (1..4).for_each(is_read_and_becomes_this_one);
+}
+
+fn is_read_and_becomes_this_one(older: u32) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("drive");
     let (header, block) = (header(8), Block { number: 9, whole: false });
@@ -268,14 +276,14 @@ fn the_version_before_is_read_and_becomes_this_one_when_written() {
     // Offline, and nothing more is told of it.
     drive.describe(1, &flash::Chunk { state: flash::ChunkState::Offline, ..chunk(0, 0, 8) });
     drive.close().unwrap();
-    make_older(&path, &header);
+    make_older(&path, &header, older);
     let version = || u32::from_le_bytes(fs::read(&path).unwrap()[8..12].try_into().unwrap());
     for read_only in [true, false] {
         let mut opened = DriveFile::open(&path, read_only).unwrap();
         assert_eq!(opened.medium.header(), &header);
         assert_eq!(reads_as(&mut opened.medium, at, block), Some(true));
         assert_eq!(opened.chunks[1].why_offline(), Some(flash::Cause::Factory));
-        assert_eq!(version(), if read_only { 1 } else { 3 });
+        assert_eq!(version(), if read_only { older } else { 5 });
         opened.medium.close().unwrap();
     }
     let retired = flash::Chunk {

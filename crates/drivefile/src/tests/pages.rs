@@ -8,7 +8,7 @@
 use flash::{Chunk, Ppa};
 use proptest::prelude::*;
 
-use super::crash::{History, Run};
+use super::crash::{History, Point, Run};
 use super::reads_as;
 use crate::disk::Disk;
 use crate::layout::TABLE_OFFSET;
@@ -37,16 +37,13 @@ impl Seen {
 }
 
 /// Whether a chunk's durable blocks are all told of.
-fn is_told(told: &Chunk, history: &History, durable: (u32, u32)) -> bool {
-    let (life, end) = durable;
-    let stored = history.lives.get(&life).map_or(&[][..], Vec::as_slice);
-    let stored = stored.iter().take(end as usize).any(Option::is_some);
+fn is_told(told: &Chunk, history: &History, durable: Point) -> bool {
     // Of one that had none the life may be forgotten.
-    !stored || (told.wear, told.programmed) >= durable
+    !history.stores(durable) || (told.wear, told.programmed) >= durable
 }
 
-/// Looks at a damaged file.
-fn look(run: &Run, image: Vec<u8>, seen: &mut Seen, at: &str) {
+/// Looks at a damaged file, which is to tell of all that was durable by then.
+fn look(run: &Run, durable: &[Point], image: Vec<u8>, seen: &mut Seen, at: &str) {
     let opened = DriveFile::open_on(Disk::with(image).storage(), true, false);
     let mut opened = match opened {
         Ok(opened) => opened,
@@ -59,7 +56,7 @@ fn look(run: &Run, image: Vec<u8>, seen: &mut Seen, at: &str) {
     let mut lost = 0;
     for (which, &index) in run.indices.iter().enumerate() {
         let (told, history) = (opened.chunks[index], &run.model.chunks[which]);
-        let durable = run.model.durable[which];
+        let durable = durable[which];
         assert!(is_told(&told, history, durable), "{at}: chunk {which}: {told:?}, {durable:?}");
         for block in 0..told.programmed {
             let expected = history.lives[&told.wear][block as usize];
@@ -81,7 +78,7 @@ fn look(run: &Run, image: Vec<u8>, seen: &mut Seen, at: &str) {
 
 /// Tries every page and every sector of `image` that differs from that of
 /// `older`, or of zeros.
-fn try_all(run: &Run, image: &[u8], older: &[Vec<u8>]) -> Seen {
+fn try_all(run: &Run, durable: &[Point], image: &[u8], older: &[Vec<u8>]) -> Seen {
     let mut seen = Seen::default();
     let zeros = vec![0; image.len()];
     for (which, other) in older.iter().chain([&zeros]).enumerate() {
@@ -94,7 +91,13 @@ fn try_all(run: &Run, image: &[u8], older: &[Vec<u8>]) -> Seen {
                 let mut damaged = image.to_vec();
                 damaged[range.clone()].copy_from_slice(&other[range]);
                 let zeroed = if which == older.len() { "zeroed" } else { "older" };
-                look(run, damaged, &mut seen, &format!("{size} bytes at {start} {zeroed}"));
+                look(
+                    run,
+                    durable,
+                    damaged,
+                    &mut seen,
+                    &format!("{size} bytes at {start} {zeroed}"),
+                );
             }
         }
     }
@@ -102,7 +105,8 @@ fn try_all(run: &Run, image: &[u8], older: &[Vec<u8>]) -> Seen {
 }
 
 /// Some work, with images of the time before a sync, that sync, more work, and
-/// a cut.
+/// a cut. Before a crash there is one more sync: what came with the last one may be
+/// taken for what never was synced.
 fn run(seed: u64) -> Seen {
     let mut run = Run::new(seed);
     let mut disk = Disk::default();
@@ -123,15 +127,18 @@ fn run(seed: u64) -> Seen {
         for _ in 0..run.rng.below(12) {
             assert!(run.step(&mut drive));
         }
-        let close = run.rng.one_in(3);
-        if close {
+        let mut durable = run.model.durable.clone();
+        crashed = run.rng.one_in(2);
+        if run.rng.one_in(3) {
             drive.close().unwrap();
             run.model.durable = run.model.points();
+            durable = run.model.points();
+        } else if crashed {
+            run.sync_something(&mut drive);
         }
-        crashed = run.rng.one_in(2);
         let image = if crashed { disk.crashed(&mut run.rng) } else { disk.killed() };
         disk = Disk::with(image.clone());
-        seen.add(try_all(&run, &image, &older));
+        seen.add(try_all(&run, &durable, &image, &older));
     }
     seen
 }

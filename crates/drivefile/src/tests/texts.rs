@@ -114,3 +114,24 @@ fn a_change_that_cannot_be_durable_is_none() {
         assert_eq!(opened.medium.header().drive, known);
     }
 }
+
+/// A file of before claims that has another text is read, and becomes one of now.
+#[test]
+fn the_version_before_keeps_its_text() {
+    let disk = Disk::default();
+    let drive = DriveFile::create_on(disk.storage(), &header(8), false).unwrap();
+    let mut changing = drive.text().unwrap();
+    changing.change("other").unwrap();
+    drop(changing);
+    drive.close().unwrap();
+    let mut image = disk.killed();
+    let named = crate::header::named(&image[..header(8).encode().len()], 4);
+    image[8..16].copy_from_slice(&named);
+    let disk = Disk::with(image);
+    for (read_only, version) in [(true, 4), (false, 6)] {
+        let opened = DriveFile::open_on(disk.storage(), read_only, false).unwrap();
+        assert_eq!((&opened.medium.header().drive[..], disk.killed()[8]), ("other", version));
+        opened.medium.text().unwrap().change("other").unwrap_or_else(|_| assert!(read_only));
+        opened.medium.close().unwrap();
+    }
+}
