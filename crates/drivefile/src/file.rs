@@ -26,10 +26,11 @@ use flash::{Chunk, Medium, Moved, Ppa};
 use port::lazy::room_for;
 
 use crate::blocks::{Blocks, When};
+use crate::claim::{self, Claimed};
 use crate::descriptor::{Descriptor, at_rest, next_life};
 use crate::guarded::Guarded;
 use crate::header::{MAGIC, State};
-use crate::layout::Layout;
+use crate::layout::{Layout, SLOT_BYTES};
 use crate::mutation::{self, Mutation};
 use crate::open::DESCRIPTORS;
 use crate::sync::{Job, Outcome, Syncer, write_first_state, write_last_state};
@@ -58,8 +59,12 @@ pub struct DriveFile {
     pub(crate) written: u64,
     /// The generation that a barrier under way waits for.
     pub(crate) target: Option<u64>,
-    /// Chunks erased since the last sync began, by number in the file.
+    /// Chunks erased since the last sync began, by number in the file; and chunks
+    /// that changed, up to one more than a claim has.
     pub(crate) erased: Vec<u32>,
+    pub(crate) changed: Vec<u32>,
+    /// Room for a claim, where no sync has it.
+    pub(crate) claim: Vec<u8>,
     /// Blocks programmed since the last sync began.
     pub(crate) unsynced: u32,
     /// The drive's own time, in ns, as far as it was told.
@@ -166,6 +171,8 @@ impl DriveFile {
             written: state.synced,
             target: None,
             erased: Vec::new(),
+            changed: Vec::with_capacity(claim::MOST + 1),
+            claim: Vec::with_capacity(SLOT_BYTES),
             unsynced: 0,
             time: state.time,
             told: state.told,
@@ -246,8 +253,9 @@ impl DriveFile {
     /// Takes note of a sync that ended.
     fn take(&mut self, outcome: Option<Outcome>) {
         match outcome {
-            Some(Outcome { generation, spare, result: Ok(()) }) => {
+            Some(Outcome { generation, spare, claim, result: Ok(()) }) => {
                 self.completed = generation;
+                self.claim = claim;
                 if self.erased.is_empty() {
                     self.erased = spare;
                 }
@@ -287,9 +295,17 @@ impl DriveFile {
         }
         let state = self.state(self.generation, false);
         let Some(syncer) = self.syncer.as_mut().filter(|syncer| !syncer.is_busy()) else { return };
+        let mut claim = std::mem::take(&mut self.claim);
+        claim.clear();
+        if self.changed.len() <= claim::MOST {
+            let chunks = self.changed.iter();
+            let chunk = |&number: &u32| Claimed::of(number, &self.chunks[number as usize]);
+            claim::encode(&state, chunks.map(chunk), &mut claim);
+        }
+        self.changed.clear();
         self.generation += 1;
         self.unsynced = 0;
-        syncer.begin(Job { state, erased: std::mem::take(&mut self.erased) });
+        syncer.begin(Job { state, claim, erased: std::mem::take(&mut self.erased) });
     }
 
     /// Whether nothing may be changed.
@@ -323,6 +339,17 @@ impl DriveFile {
         }
     }
 
+    /// A chunk changes in this generation.
+    fn turn(&mut self, number: usize) {
+        let chunk = &mut self.chunks[number];
+        if chunk.generation != self.generation {
+            chunk.turn(self.generation);
+            if self.changed.len() <= claim::MOST {
+                self.changed.push(number as u32);
+            }
+        }
+    }
+
     /// Writes a descriptor that tells of something new.
     fn write_change(&mut self, number: usize) {
         self.written = self.generation;
@@ -350,8 +377,8 @@ impl DriveFile {
     fn erase(&mut self, number: usize, next: Chunk) {
         let chunk = &mut self.chunks[number];
         self.table = self.table.wrapping_sub(chunk.share(number));
-        chunk.turn(self.generation);
-        chunk.next = Some(next);
+        self.turn(number);
+        self.chunks[number].next = Some(next);
         self.write_change(number);
         // Its space is given back only if the file tells of the erase.
         if self.error.is_none() {
@@ -375,14 +402,15 @@ impl DriveFile {
 
     /// Takes note of a chunk, at rest. False where it cannot have become so.
     fn describe_at_rest(&mut self, number: usize, chunk: &Chunk) -> bool {
-        let (generation, held) = (self.generation, &mut self.chunks[number]);
+        let held = &self.chunks[number];
         if held.next.is_some() {
             return self.describe_next(number, chunk);
         }
         let (before, is_empty) = (held.chunk, (held.chunk.programmed | chunk.programmed) == 0);
         if chunk.wear == before.wear || is_empty {
             let share = held.share(number);
-            held.turn(generation);
+            self.turn(number);
+            let held = &mut self.chunks[number];
             held.replace(chunk);
             self.table = self.table.wrapping_sub(share).wrapping_add(held.share(number));
             self.write_change(number);

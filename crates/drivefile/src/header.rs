@@ -321,18 +321,14 @@ impl State {
         })
     }
 
-    /// The newest of those that were found, some of which may be damaged or older;
-    /// and what holds if that is a claim which is not proved: the state of the
-    /// generation before, where that is there, too.
-    pub fn newest(found: &[State]) -> Result<(State, Option<State>), FileError> {
-        let order = |state: &&State| (state.session, state.synced, state.clean, !state.claim);
-        let newest = found.iter().max_by_key(order);
-        let newest = *newest.ok_or_else(|| damaged("all copies of its state are damaged"))?;
-        let before = |other: &&State| {
-            newest.claim && (other.session, other.synced + 1) == (newest.session, newest.synced)
-        };
-        let before = found.iter().find(before).map(|state| State { claim: false, ..*state });
-        Ok((newest, before))
+    /// What the newest of two has more of.
+    pub fn order(&self) -> impl Ord + use<> {
+        (self.session, self.synced, self.clean, !self.claim)
+    }
+
+    /// Whether it is that of the generation before `other`, in the same session.
+    pub fn is_before(&self, other: &State) -> bool {
+        (self.session, self.synced + 1) == (other.session, other.synced)
     }
 }
 

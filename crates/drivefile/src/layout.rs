@@ -9,16 +9,16 @@ use port::BLOCK_BYTES;
 use crate::descriptor::DESCRIPTOR_BYTES;
 use crate::entry::ENTRY_BYTES;
 
-/// Where the states are: two pages, so that one may be lost. Each has a sector for
+/// Where the states are: two pages, so that one may be lost. Each has a place for
 /// the states of even generations, and then one for those of odd ones.
 pub const STATE_PAGES: [u64; 2] = [256 << 10, 260 << 10];
 
-/// What a disk writes as a whole.
-const SECTOR: u64 = 512;
+/// Bytes of a place.
+pub const SLOT_BYTES: usize = 2048;
 
 /// Where the state of a generation lies, in each page: not over that of the one before.
 pub fn state_offsets(generation: u64) -> [u64; 2] {
-    STATE_PAGES.map(|page| page + generation % 2 * SECTOR)
+    STATE_PAGES.map(|page| page + generation % 2 * SLOT_BYTES as u64)
 }
 
 /// The descriptors.

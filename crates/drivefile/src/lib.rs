@@ -26,6 +26,7 @@
 
 mod area;
 mod blocks;
+mod claim;
 mod copy;
 mod descriptor;
 #[cfg(any(test, feature = "disk"))]

@@ -16,12 +16,13 @@ use flash::{Chunk, Geometry};
 use port::lazy::room_for;
 
 use crate::blocks::Blocks;
+use crate::claim::{self, Claimed};
 use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
 use crate::entry::MAX_SESSION;
 use crate::file::sum_of;
 use crate::guarded::Guarded;
-use crate::header::{self, FIXED_BYTES, Header, STATE_BYTES, State, is_changed, u32_at};
-use crate::layout::{Layout, TABLE_OFFSET, state_offsets};
+use crate::header::{self, FIXED_BYTES, Header, State, is_changed, u32_at};
+use crate::layout::{Layout, SLOT_BYTES, TABLE_OFFSET, state_offsets};
 use crate::mutation::{self, Mutation};
 use crate::sync::{Syncer, write_first_state};
 use crate::{DriveFile, FileError, FileIo, Opened, SystemFile, text};
@@ -63,14 +64,14 @@ impl DriveFile {
         storage.reread(0, TABLE_OFFSET).map_err(reading)?;
         let header = read_header(&*storage)?;
         let layout = Layout::new(&header.geometry, header.kept);
-        let (newest, before) = read_state(&*storage)?;
+        let States { newest, claimed, before } = read_states(&*storage)?;
         // Of a file that was closed all is durable, but the state says so only
         // if it is itself.
         let forgotten = if newest.clean { layout.table_end() } else { header.file_bytes() };
         storage.reread(0, forgotten).map_err(reading)?;
         let mut chunks = read_table(&*storage, &layout, &header)?;
         let mut blocks = Blocks::new(Arc::clone(&storage), &header.geometry, header.kept);
-        let holds = !newest.claim || is_proved(&mut blocks, &layout, &newest, &chunks)?;
+        let holds = !newest.claim || is_proved(&mut blocks, &layout, &newest, &claimed, &chunks)?;
         // A claim is not the only one but where the other is damaged.
         let state = if holds { Some(State { claim: false, ..newest }) } else { before };
         let state = state.ok_or(FileError::Table)?;
@@ -89,6 +90,9 @@ impl DriveFile {
         let (mut now, mut syncer) = (state, None);
         if !read_only {
             upgrade(&*storage)?;
+            if newest.claim {
+                write_decided(&*storage, &newest, &state)?;
+            }
             now = begin_session(&*storage, &layout, &state, &mut chunks, &looked)?;
             syncer = Some(Syncer::new(Arc::clone(&storage), layout, threaded)?);
         }
@@ -147,19 +151,36 @@ fn upgrade(storage: &dyn FileIo) -> Result<(), FileError> {
     written.map_err(|e| FileError::system("making it one of this version", &e))
 }
 
-/// The newest state, and what holds if that is a claim which is not proved.
-fn read_state(storage: &dyn FileIo) -> Result<(State, Option<State>), FileError> {
+/// What the states say, of which some may be damaged or older.
+struct States {
+    newest: State,
+    /// If it is a claim, what it tells of.
+    claimed: Vec<Claimed>,
+    /// What holds if that is not found: the state of the generation before.
+    before: Option<State>,
+}
+
+fn read_states(storage: &dyn FileIo) -> Result<States, FileError> {
     let mut found = Vec::new();
     for offset in [0, 1].into_iter().flat_map(state_offsets) {
-        let mut bytes = [0; STATE_BYTES];
+        let mut bytes = [0; SLOT_BYTES];
         storage.read(offset, &mut bytes).map_err(reading)?;
-        found.extend(State::decode(&bytes));
+        let state = State::decode(bytes.first_chunk().expect("it is longer"));
+        let claimed = match state {
+            Some(State { claim: true, .. }) => claim::decode(&bytes),
+            _ => Some(Vec::new()),
+        };
+        found.extend(state.zip(claimed));
     }
-    let (newest, before) = State::newest(&found)?;
+    let newest = found.iter().max_by_key(|(state, _)| state.order()).cloned();
+    let what = || "all copies of its state are damaged".into();
+    let (newest, claimed) = newest.ok_or_else(|| FileError::Header { what: what() })?;
+    let before = found.iter().map(|(state, _)| *state).find(|state| state.is_before(&newest));
+    let before = before.map(|state| State { claim: false, ..state });
     if newest.synced >= MAX_GENERATION - 4 || newest.session >= MAX_SESSION {
         return Err(FileError::Header { what: "its counts are at their end".into() });
     }
-    Ok((newest, before))
+    Ok(States { newest, claimed, before })
 }
 
 /// Whether the chunks had what the state's sum says.
@@ -168,27 +189,32 @@ fn has_sum(chunks: &[Descriptor], state: &State) -> bool {
     state.table.is_none_or(|table| table == found)
 }
 
-/// Whether all is there that a claim tells of: what each chunk had then, and of
-/// that the blocks which came with its generation. What came before is durable.
+/// Whether all is there that a claim tells of: the chunks that it names, what each
+/// chunk had then, and of that the blocks which came with its generation. What came
+/// before is durable.
 ///
 /// It is so whenever the sync has ended. What was erased since then, and is durable,
-/// has a later claim; of what is offline no block is ever looked at. A chunk that
-/// changed two generations later, or was looked at by an opening that was cut, has
-/// blocks of which it is known, or the sum is another.
+/// has a later claim; of what is offline no block is ever looked at. Nor are blocks
+/// of a chunk that changed two generations later, as then the sync had ended.
 fn is_proved(
     blocks: &mut Blocks,
     layout: &Layout,
     claim: &State,
+    claimed: &[Claimed],
     chunks: &[Descriptor],
 ) -> Result<bool, FileError> {
+    let is_in = |one: &Claimed| {
+        chunks.get(one.number as usize).is_some_and(|chunk| one.is_in(chunk, claim.synced))
+    };
     match () {
         () if mutation::is(Mutation::BelieveClaim) => return Ok(true),
         () if mutation::is(Mutation::DenyClaim) => return Ok(false),
-        () if !has_sum(chunks, claim) => return Ok(false),
+        () if !has_sum(chunks, claim) || !claimed.iter().all(is_in) => return Ok(false),
         () if mutation::is(Mutation::BelieveBlocks) => return Ok(true),
         () => {}
     }
-    for (number, chunk) in chunks.iter().enumerate() {
+    for number in claimed.iter().map(|one| one.number as usize) {
+        let chunk = &chunks[number];
         let Some((from, to)) = chunk.came_with(claim.synced) else { continue };
         let start = blocks.start(layout.index(number));
         let then = Chunk { programmed: to, ..chunk.chunk };
@@ -273,6 +299,14 @@ fn look(
         looked.changed.push(number);
     }
     Ok(())
+}
+
+/// Puts what was decided of a claim in its place, durably: so it is not decided anew
+/// when the chunks are no longer as they were found.
+fn write_decided(storage: &dyn FileIo, claim: &State, decided: &State) -> Result<(), FileError> {
+    let (bytes, places) = (decided.encode(), state_offsets(claim.synced));
+    let written = places.iter().try_for_each(|&at| storage.write_durable(at, &bytes));
+    written.map_err(|e| FileError::system("deciding what was synced", &e))
 }
 
 /// Makes what was decided durable, and then begins a session. Until the state

@@ -21,6 +21,9 @@ use crate::{FileError, FileIo};
 pub struct Job {
     /// What the state will say, when it is known to hold.
     pub state: State,
+    /// What is written before it, where one place holds that; else nothing, and
+    /// then the state is made durable by itself behind it.
+    pub claim: Vec<u8>,
     /// The chunks erased, by their number in the file.
     pub erased: Vec<u32>,
 }
@@ -29,8 +32,9 @@ pub struct Job {
 pub struct Outcome {
     /// The generation that it ended.
     pub generation: u64,
-    /// The job's list, empty.
+    /// The job's list, empty, and its claim.
     pub spare: Vec<u32>,
+    pub claim: Vec<u8>,
     /// How.
     pub result: Result<(), FileError>,
 }
@@ -139,14 +143,16 @@ impl Syncer {
 fn or_gone(outcome: io::Result<Outcome>) -> Outcome {
     outcome.unwrap_or_else(|e| {
         let result = Err(FileError::system("syncing", &e));
-        Outcome { generation: 0, spare: Vec::new(), result }
+        Outcome { generation: 0, spare: Vec::new(), claim: Vec::new(), result }
     })
 }
 
 /// Claims the generation, and makes all of it durable, with the claim.
 fn claim_and_sync(storage: &dyn FileIo, job: &Job) -> Result<(), FileError> {
-    let claim = State { claim: true, ..job.state };
-    write_states(storage, &claim, &state_offsets(claim.synced))?;
+    if !job.claim.is_empty() {
+        let places = state_offsets(job.state.synced);
+        places.iter().try_for_each(|&at| storage.write(at, &job.claim)).map_err(failed)?;
+    }
     storage.sync().map_err(|e| FileError::system("syncing", &e))
 }
 
@@ -159,8 +165,13 @@ fn finish(
 ) -> Outcome {
     let result = begun.and_then(|()| {
         storage.note_synced();
-        // If this one is lost there is the claim.
-        write_states(storage, &job.state, &state_offsets(job.state.synced)[..1])
+        let (bytes, [first, second]) = (job.state.encode(), state_offsets(job.state.synced));
+        if job.claim.is_empty() {
+            storage.write_durable(first, &bytes).map_err(failed)?;
+            return storage.write(second, &bytes).map_err(failed);
+        }
+        // Where this one is lost there is the claim.
+        storage.write(first, &bytes).map_err(failed)
     });
     if result.is_ok() {
         for &number in &job.erased {
@@ -173,17 +184,12 @@ fn finish(
         }
     }
     job.erased.clear();
-    Outcome { generation: job.state.synced, spare: job.erased, result }
+    let Job { state, claim, erased: spare } = job;
+    Outcome { generation: state.synced, spare, claim, result }
 }
 
 fn failed(e: io::Error) -> FileError {
     FileError::system("writing its state", &e)
-}
-
-/// Writes a state in these places, by and by.
-fn write_states(storage: &dyn FileIo, state: &State, places: &[u64]) -> Result<(), FileError> {
-    let bytes = state.encode();
-    places.iter().try_for_each(|&at| storage.write(at, &bytes)).map_err(failed)
 }
 
 /// All places of states.

@@ -131,7 +131,7 @@ fn one_page_of_states_is_enough() {
         let mut image = image.clone();
         for &copy in &damaged {
             let page = STATE_PAGES[copy] as usize;
-            (image[page + 9], image[page + 512 + 9]) = (0xee, 0xee);
+            (image[page + 9], image[page + 2048 + 9]) = (0xee, 0xee);
         }
         let found = look(&Disk::with(image), &chunks, &expected);
         assert_eq!(found, if damaged.len() == 1 { Some(0) } else { None });

@@ -255,7 +255,7 @@ fn make_older(path: &std::path::Path, header: &Header, version: u32) {
     let named = crate::header::named(&bytes[..len], version);
     bytes[8..16].copy_from_slice(&named);
     for second in state_offsets(1) {
-        bytes[second as usize..][..512].fill(0);
+        bytes[second as usize..][..2048].fill(0);
     }
     fs::write(path, bytes).unwrap();
 }
