@@ -58,7 +58,8 @@ const OPS_NEEDED: usize = MAX_ADDRESSES * (1 + MAX_COPIES);
 
 /// On a clock, a medium that has not moved the bytes yet is asked again after
 /// the first of these times, in ns. For a flush that is a quarter of the time
-/// that it took so far, within the two.
+/// that it took so far, within the two, or the second where the medium says when
+/// it has.
 const RETRY: (u64, u64) = (100_000, 2_000_000);
 
 /// A flush inside the drive.
@@ -349,11 +350,11 @@ impl<M: Medium> Port for Device<M> {
         if let Some(done) = self.ready.front() {
             return Some(done.at);
         }
-        match (self.flushes.front(), self.units.next_event()) {
-            (None, event) => event,
-            (Some(flush), None) => Some(flush.ask),
-            (Some(flush), Some(event)) => Some(flush.ask.min(event)),
-        }
+        let event = self.units.next_event();
+        let Some(flush) = self.flushes.front() else { return event };
+        let has_news = self.on_a_clock && self.medium.has_news() == Some(true);
+        let ask = if has_news { flush.came } else { flush.ask };
+        Some(event.map_or(ask, |event| event.min(ask)))
     }
 
     #[inline]

@@ -580,7 +580,9 @@ where
         self.shared.bell.arm();
         let stopping = self.shared.stopping.load(Ordering::SeqCst);
         let leaving = self.shared.leaving.load(Ordering::SeqCst);
-        if leaving || self.has_commands() || (stopping && self.is_empty()) {
+        // Who brings news of the medium rings as well, after it.
+        let has_news = self.real.idle_for() == Some(Duration::ZERO);
+        if leaving || has_news || self.has_commands() || (stopping && self.is_empty()) {
             self.shared.bell.disarm();
             return;
         }

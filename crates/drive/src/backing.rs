@@ -4,7 +4,9 @@
 //! One type for all, so that each kind of drive is compiled once. Fails as the
 //! two do.
 
-use drivefile::{ChangingText, DriveFile, FileError};
+use std::sync::Arc;
+
+use drivefile::{ChangingText, DriveFile, FileError, Wakes};
 use faults::{CheckedMedium, FaultyMedium, MediumRule, WrongPort};
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium};
 use nvram::NonVolatile;
@@ -113,6 +115,14 @@ impl Backing {
         }
     }
 
+    /// Who is told when a sync of its file has ended; nobody of one in memory.
+    pub fn wakes(&self) -> Option<Arc<Wakes>> {
+        match self.lowest() {
+            Backing::File(file) => file.wakes(),
+            _ => None,
+        }
+    }
+
     /// Where its file says what the drive is; none of one in memory.
     pub fn text(&self) -> Result<Option<ChangingText>, FileError> {
         match self.lowest() {
@@ -174,6 +184,11 @@ impl Medium for Backing {
     #[inline]
     fn is_cached(&self) -> bool {
         either!(self, medium => medium.is_cached())
+    }
+
+    #[inline]
+    fn has_news(&self) -> Option<bool> {
+        either!(self, medium => medium.has_news())
     }
 
     #[inline]

@@ -34,7 +34,7 @@ use crate::layout::{Layout, SLOT_BYTES};
 use crate::mutation::{self, Mutation};
 use crate::open::DESCRIPTORS;
 use crate::sync::{Job, Outcome, Syncer, write_first_state, write_last_state};
-use crate::{Area, ChangingText, FileError, FileIo, Header, SystemFile, Unfinished};
+use crate::{Area, ChangingText, FileError, FileIo, Header, SystemFile, Unfinished, Wakes};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
 const MAX_UNSYNCED: u32 = 1 << 14;
@@ -195,6 +195,11 @@ impl DriveFile {
     /// Where the drive's text is changed.
     pub fn text(&self) -> Result<ChangingText, FileError> {
         ChangingText::of(Arc::clone(&self.storage))
+    }
+
+    /// Who is told when a sync has ended, where syncs are made on a thread.
+    pub fn wakes(&self) -> Option<Arc<Wakes>> {
+        self.syncer.as_ref()?.wakes().cloned()
     }
 
     /// From now on syncs end when they were asked for so often; with 0 at once.
@@ -518,6 +523,11 @@ impl Medium for DriveFile {
 
     fn is_cached(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn has_news(&self) -> Option<bool> {
+        self.syncer.as_ref()?.wakes()?.has_news()
     }
 
     fn note_time(&mut self, ns: u64) {

@@ -51,6 +51,7 @@ pub use error::FileError;
 pub use file::{DriveFile, Opened};
 pub use file_io::{FileIo, SystemFile};
 pub use header::{CacheMode, Header, MAX_TEXT, VERSION, is_begin};
+pub use service::Wakes;
 pub use text::ChangingText;
 pub use unfinished::Unfinished;
 

@@ -1,14 +1,45 @@
 //! A thread that does one job at a time for whoever has it, as a sync takes long.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+
+/// Who is told when a job is done.
+#[derive(Default)]
+pub struct Wakes {
+    has_news: AtomicBool,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Wakes {
+    /// From now on `wake` is called, on another thread, when there is something new.
+    /// The first one stays.
+    pub fn set(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Whether there is something new; none where nobody would be told.
+    #[inline]
+    pub(crate) fn has_news(&self) -> Option<bool> {
+        self.wake.get().map(|_| self.has_news.load(Ordering::SeqCst))
+    }
+
+    fn tell(&self) {
+        self.has_news.store(true, Ordering::SeqCst);
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+}
 
 /// The thread. It does not outlive this.
 pub struct Service<J, D> {
     jobs: Option<SyncSender<J>>,
     done: Receiver<D>,
     thread: Option<JoinHandle<()>>,
+    wakes: Arc<Wakes>,
 }
 
 impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
@@ -16,15 +47,23 @@ impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
     pub fn start(name: &str, work: impl Fn(J) -> D + Send + 'static) -> io::Result<Service<J, D>> {
         let (jobs, todo) = mpsc::sync_channel(1);
         let (finished, done) = mpsc::sync_channel(1);
+        let wakes = Arc::new(Wakes::default());
+        let told = Arc::clone(&wakes);
         let run = move || {
             for job in todo {
                 if finished.send(work(job)).is_err() {
                     return;
                 }
+                told.tell();
             }
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(Service { jobs: Some(jobs), done, thread: Some(thread) })
+        Ok(Service { jobs: Some(jobs), done, thread: Some(thread), wakes })
+    }
+
+    /// Who is told when a job is done.
+    pub fn wakes(&self) -> &Arc<Wakes> {
+        &self.wakes
     }
 
     /// Gives it a job; it has none. Without a thread nobody answers, which
@@ -35,6 +74,8 @@ impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
 
     /// What came of the job, if it has ended.
     pub fn poll(&self) -> Option<io::Result<D>> {
+        // First: what comes behind it is looked at again.
+        self.wakes.has_news.store(false, Ordering::SeqCst);
         match self.done.try_recv() {
             Ok(done) => Some(Ok(done)),
             Err(TryRecvError::Empty) => None,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::header::State;
 use crate::layout::{Layout, state_offsets};
-use crate::service::Service;
+use crate::service::{Service, Wakes};
 use crate::{FileError, FileIo};
 
 /// A sync to be made.
@@ -90,6 +90,15 @@ impl Syncer {
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    /// Who is told when a sync has ended, where it is made on a thread.
+    #[inline]
+    pub fn wakes(&self) -> Option<&Arc<Wakes>> {
+        match &self.worker {
+            Worker::Thread(service) => Some(service.wakes()),
+            _ => None,
+        }
     }
 
     /// Begins a sync. None may be under way.

@@ -31,6 +31,10 @@ macro_rules! passed_on {
             self.below.is_cached()
         }
 
+        fn has_news(&self) -> Option<bool> {
+            self.below.has_news()
+        }
+
         fn note_time(&mut self, ns: u64) {
             self.below.note_time(ns);
         }

@@ -44,6 +44,10 @@ pub trait Script: Any {
         below.is_cached()
     }
 
+    fn has_news(&self, below: &dyn PowerCut) -> Option<bool> {
+        below.has_news()
+    }
+
     fn describe(&mut self, below: Below, chunk_index: usize, chunk: &Chunk) {
         below.describe(chunk_index, chunk);
     }
@@ -167,6 +171,10 @@ impl Medium for ScriptedMedium {
 
     fn is_cached(&self) -> bool {
         self.script.is_cached(&*self.below)
+    }
+
+    fn has_news(&self) -> Option<bool> {
+        self.script.has_news(&*self.below)
     }
 
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {

@@ -125,6 +125,13 @@ pub trait Medium {
         0
     }
 
+    /// Whether what answered pending may have another answer now; `None` where that
+    /// is not told to whoever drives the medium, and it is to be asked now and then.
+    #[inline]
+    fn has_news(&self) -> Option<bool> {
+        None
+    }
+
     /// Whether a read that gives nothing, neither data nor tags, is always done at
     /// once, so that it need not be asked for.
     fn reads_nothing_at_once(&self) -> bool {

@@ -16,6 +16,7 @@ mod keyed;
 mod tended;
 
 use std::io::Write;
+use std::sync::Arc;
 
 use btree::store::no_clock;
 use btree::{
@@ -25,6 +26,7 @@ use btree::{
 use device::Link;
 use device::hosted::{Bell, Hosted, HostedOptions, Queue};
 use device::realtime::Clock;
+use drivefile::Wakes;
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{OpenError, Opened, Options, Server, Sync};
 use measure::units;
@@ -207,6 +209,13 @@ fn hosting() -> HostedOptions {
     HostedOptions { depth: DEPTH, ..HostedOptions::default() }
 }
 
+/// Whoever drives a drive looks when a sync of its file has ended.
+fn wake(wakes: Option<Arc<Wakes>>, bell: Bell) {
+    if let Some(wakes) = wakes {
+        wakes.set(move || bell.wake_drive());
+    }
+}
+
 /// A store that could not be opened.
 fn unusable(config: &DriveConfig, why: impl std::fmt::Display) -> Error {
     Error::Failed(format!(
@@ -266,11 +275,13 @@ impl Serving<'_> {
         // Of one that is watched units say how long they worked.
         let from = self.server.2.as_ref().map(|_| Time::ZERO);
         target.lower_mut().device_mut().set_die_clocks(from);
+        let wakes = target.lower().device().medium().wakes();
         let link = Link::new(lower::link_above(self.config), target);
         let desk = self.server.2.as_ref().map(|_| Desk::new());
         let staffed = Staffed::new(Tended::new(link), desk.clone());
         let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue = queues.remove(0);
+        wake(wakes, queue.bell());
         let (bell, clock) = (queue.bell(), queue.clock());
         let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
         let most = BATCH.min(shape.max_pages as usize);
@@ -480,6 +491,7 @@ impl Blocks<'_> {
         drive.set_on_a_clock(true);
         drive.begin_faults();
         let desk = serving.server.2.as_ref().map(|_| Desk::new());
+        let wakes = drive.lower(0).device().medium().wakes();
         let (lent, owner) = match &desk {
             Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
             None => Lent::new(drive, ready),
@@ -487,6 +499,7 @@ impl Blocks<'_> {
         let staffed = Staffed::new(Tended::new(lent), desk.clone());
         let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
+        wake(wakes, queue.bell());
         let (bell, clock) = (queue.bell(), queue.clock());
         let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
         let (remote, now) = (Remote::new(queue), clock.now());

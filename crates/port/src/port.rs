@@ -24,7 +24,9 @@ pub enum Turn {
 /// - `advance(to)` is called with `to` at most `next_event()`. A layer never
 ///   advances the one below past its next event, and reacts at that event's
 ///   own time however late the poll came: a late poll delays only what the
-///   host sees, never what the drive does.
+///   host sees, never what the drive does. On a clock an event may be in the past,
+///   when a medium has moved bytes that were waited for: then `to` is the latest
+///   time that was given.
 /// - After `advance(to)` the next event is later than `to`, unless
 ///   completions did not fit in `done` or the medium has not moved the bytes
 ///   yet; then it stays and `advance` is called again.
@@ -86,8 +88,8 @@ pub trait Port {
                 return false;
             }
             *last = (*last).max(at);
-            self.advance(at, done);
-            if self.next_event() == Some(at) && done.len() == before {
+            self.advance(*last, done);
+            if self.next_event().is_some_and(|next| next <= *last) && done.len() == before {
                 return false;
             }
         }

@@ -101,7 +101,7 @@ impl<M: Medium> Device<M> {
     pub(super) fn ask_barrier(&mut self, to: Time) {
         let time = self.drive_time(to);
         while let Some(flush) = self.flushes.front_mut() {
-            if flush.ask > to {
+            if flush.ask > to && self.medium.has_news() != Some(true) {
                 return;
             }
             // Off the clock time has stood still since it came.
@@ -110,7 +110,9 @@ impl<M: Medium> Device<M> {
             match self.medium.barrier() {
                 Moved::Pending => {
                     if self.on_a_clock {
-                        flush.ask = to + (to.since(flush.came) / 4).clamp(RETRY.0, RETRY.1);
+                        let least =
+                            if self.medium.has_news().is_some() { RETRY.1 } else { RETRY.0 };
+                        flush.ask = to + (to.since(flush.came) / 4).clamp(least, RETRY.1);
                     }
                     return;
                 }

@@ -1,7 +1,11 @@
 //! A medium that takes its time: on a clock only what waits for it is late, off
 //! the clock time stands still.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::common::{cmd, geometry};
+use device::realtime::RealTime;
 use device::{Device, VectorOp};
 use faults::{Below, PowerCut, Script, ScriptedMedium};
 use flash::{Moved, Ppa, Timing};
@@ -134,6 +138,49 @@ fn on_a_clock_other_units_pass_a_program_that_waits() {
     let (all, _) = run(&mut drive, 3);
     let programmed = now + 200_000 + 10 * 100_000;
     assert_eq!(all, [(2, now + 200_000), (1, programmed), (3, programmed + 50_000)]);
+}
+
+/// Has a barrier done when that is said.
+struct Told(Arc<AtomicBool>);
+
+impl Script for Told {
+    fn barrier(&mut self, _below: Below) -> Moved {
+        if self.0.load(Ordering::Relaxed) { Moved::Done } else { Moved::Pending }
+    }
+
+    fn is_cached(&self, _below: &dyn PowerCut) -> bool {
+        true
+    }
+
+    fn has_news(&self, _below: &dyn PowerCut) -> Option<bool> {
+        Some(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A medium that says when it is done is looked at then, and hardly ever before; and
+/// time does not go back by that.
+#[test]
+fn on_a_clock_a_flush_ends_when_the_medium_says_so() {
+    let (geometry, is_done) = (geometry(1, 2, 1), Arc::new(AtomicBool::new(false)));
+    let medium = ScriptedMedium::ram(&geometry, 0, Told(Arc::clone(&is_done)));
+    let timing = Timing { program: vec![200_000], read: vec![50_000], ..Timing::default() };
+    let mut device = Device::new(&geometry, &timing, medium).unwrap();
+    device.set_on_a_clock(true);
+    let mut real = RealTime::new(device);
+    let (start, mut cmds, mut done) = (real.now(), Ring::new(4), Ring::new(4));
+    cmds.put(|| cmd(7, VectorOp::Flush, Ppa(0), 0));
+    let start = real.submit(start, &mut cmds);
+    real.poll(start + 100_000, &mut done);
+    assert!(done.is_empty() && real.next_event() == Some(start + 2_000_000));
+    // The latest time that it was given, which is not when the flush came.
+    cmds.put(|| cmd(8, VectorOp::Write, Ppa(0), 2));
+    real.submit(start + 300_000, &mut cmds);
+    is_done.store(true, Ordering::Relaxed);
+    assert!(real.next_event().is_some_and(|at| at <= start + 300_000));
+    real.poll(start + 300_001, &mut done);
+    let ended = done.pop().expect("the flush has ended");
+    assert_eq!((ended.cookie, ended.status, ended.at), (7, Status::SUCCESS, start + 300_000));
+    assert_eq!(real.next_event(), Some(start + 500_000));
 }
 
 proptest! {

@@ -13,7 +13,7 @@ use drive::{lower, memory, stack};
 use port::Time;
 
 use super::tended::Tended;
-use super::{Kept, Listening, OPERATIONS, Serving, failed, hosting, refuse};
+use super::{Kept, Listening, OPERATIONS, Serving, failed, hosting, refuse, wake};
 use crate::args::ServeArgs;
 use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
 use drive::restore::faded;
@@ -72,11 +72,13 @@ impl Serving<'_> {
         // Of one that is watched units say how long they worked.
         let from = self.server.2.as_ref().map(|_| Time::ZERO);
         target.lower_mut().device_mut().set_die_clocks(from);
+        let wakes = target.lower().device().medium().wakes();
         let link = Link::new(lower::link_above(self.config), target);
         let desk = self.server.2.as_ref().map(|_| Desk::new());
         let staffed = Staffed::new(Tended::new(link), desk.clone());
         let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue = queues.remove(0);
+        wake(wakes, queue.bell());
         let (bell, clock) = (queue.bell(), queue.clock());
         let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
         let memory = self.args.memory.unwrap_or(MEMORY);
