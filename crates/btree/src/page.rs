@@ -8,9 +8,11 @@
 //! Numbers are little-endian. The *seal* belongs to the page store: a checksum
 //! of the rest and the page's number ([`crate::store::seal`]). Slots grow up,
 //! cells grow down to `heap`; `freed` counts bytes of cells that were removed.
-//! A slot is `head` (the key's first four bytes as a big-endian number, zeros
-//! behind a shorter key), the cell's offset, and the key's length: 4 + 2 + 2
-//! bytes. Slots are in the order of their keys.
+//! `count` has nine bits, and above them `skip`: so many bytes with which all keys
+//! of the page begin, and maybe more. A slot is `head` (the key's next four bytes as a
+//! big-endian number, zeros behind a shorter key), the cell's offset, and the key's
+//! length: 4 + 2 + 2 bytes. Slots are in the order of their keys, so that mostly
+//! heads are compared and no cell is looked at. Up to version 1 `skip` was zero.
 //!
 //! | kind | cell | `first` |
 //! |---|---|---|
@@ -49,6 +51,10 @@ pub(crate) const MAX_OVERFLOW: usize = MAX_VALUE / OVERFLOW_BYTES;
 /// A leaf's cell and slot take at most this; a longer value goes to overflow
 /// pages. Two such cells fill a page, so that one split always makes room.
 pub(crate) const MAX_INLINE: usize = ROOM / 2;
+
+/// Bits of `count`, and the most that `skip` can be.
+const COUNT_BITS: usize = 9;
+const MAX_SKIP: usize = (1 << (16 - COUNT_BITS)) - 1;
 
 /// Bit of a value's length that says that it is in overflow pages.
 const OVERFLOW: u32 = 1 << 31;
@@ -117,9 +123,15 @@ pub(crate) fn overflow_pages(bytes: usize) -> usize {
     bytes.div_ceil(OVERFLOW_BYTES)
 }
 
-/// A key's first four bytes, to be compared first.
+/// How many bytes two keys have in common at their beginning.
+fn same(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// A key's four bytes behind `skip`, to be compared first.
 #[inline]
-fn head(key: &[u8]) -> u32 {
+fn head(key: &[u8], skip: usize) -> u32 {
+    let key = key.get(skip..).unwrap_or_default();
     match key.first_chunk::<4>() {
         Some(four) => u32::from_be_bytes(*four),
         None => {
@@ -168,7 +180,13 @@ impl<'a> View<'a> {
     /// How many slots.
     #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.u16(18)
+        self.u16(18) & ((1 << COUNT_BITS) - 1)
+    }
+
+    /// Bytes with which all keys begin; there are some then.
+    #[inline]
+    fn skip(&self) -> usize {
+        self.u16(18) >> COUNT_BITS
     }
 
     fn heap(&self) -> usize {
@@ -266,7 +284,7 @@ impl<'a> View<'a> {
     /// Where `key` is, or where it would be.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        let key_head = head(key);
+        let key_head = head(key, self.skip());
         let (mut low, mut high) = (0, self.count());
         while low < high {
             let middle = (low + high) / 2;
@@ -276,7 +294,19 @@ impl<'a> View<'a> {
                 Ordering::Equal => return Ok(middle),
             }
         }
-        Err(low)
+        Err(if self.skip() == 0 { low } else { self.place(low, key) })
+    }
+
+    /// Where `key` would be: at `low`, if it begins as all keys of the page do.
+    #[inline]
+    fn place(&self, low: usize, key: &[u8]) -> usize {
+        let (count, skip) = (self.count(), self.skip());
+        let begin = &self.key(low.min(count - 1))[..skip];
+        match key[..skip.min(key.len())].cmp(begin) {
+            Ordering::Less => 0,
+            Ordering::Equal => low,
+            Ordering::Greater => count,
+        }
     }
 
     /// Which child of an inner page has `key`.
@@ -308,6 +338,9 @@ impl<'a> View<'a> {
         let mut cells = 0;
         for i in 0..count {
             cells += self.check_cell(i).ok_or("a cell lies outside")?;
+        }
+        if self.skip() > 0 && (count == 0 || (0..count).any(|i| self.slot(i).2 < self.skip())) {
+            return Err("its keys are shorter than what they have in common");
         }
         if cells + self.freed() != PAGE_BYTES - heap {
             return Err("its cells do not add up");
@@ -356,7 +389,29 @@ impl Edit<'_> {
     }
 
     pub(crate) fn set_count(&mut self, count: usize) {
-        self.put_u16(18, count);
+        let skip = if count == 0 { 0 } else { self.view().skip() };
+        self.put_u16(18, count | skip << COUNT_BITS);
+    }
+
+    /// Has all heads begin behind what all keys have in common, of which there are
+    /// `skip` bytes or more.
+    fn set_skip(&mut self, skip: usize) {
+        let count = self.view().count();
+        self.put_u16(18, count | skip << COUNT_BITS);
+        for i in 0..count {
+            let key_head = head(self.view().key(i), skip);
+            let slot = HEADER + i * SLOT;
+            self.0[slot..slot + 4].copy_from_slice(&key_head.to_le_bytes());
+        }
+    }
+
+    /// The same, with as many as there are.
+    fn skip_all(&mut self) {
+        let view = self.view();
+        if let Some(last) = view.count().checked_sub(1) {
+            let skip = same(view.key(0), view.key(last)).min(MAX_SKIP);
+            self.set_skip(skip);
+        }
     }
 
     pub(crate) fn set_first(&mut self, first: u64) {
@@ -372,6 +427,13 @@ impl Edit<'_> {
 
     /// Opens slot `i` for a cell of `len` bytes. The caller looked at the room.
     fn open(&mut self, i: usize, key: &[u8], len: usize) -> &mut [u8] {
+        let skip = self.view().skip();
+        if skip > 0 {
+            let common = same(self.view().key(0), key);
+            if common < skip {
+                self.set_skip(common);
+            }
+        }
         let view = self.view();
         let count = view.count();
         if view.heap() - HEADER - count * SLOT < len + SLOT {
@@ -380,7 +442,8 @@ impl Edit<'_> {
         let at = self.view().heap() - len;
         let slot = HEADER + i * SLOT;
         self.0.copy_within(slot..HEADER + count * SLOT, slot + SLOT);
-        self.put_slot(i, head(key), at, key.len());
+        let skip = self.view().skip();
+        self.put_slot(i, head(key, skip), at, key.len());
         self.set_count(count + 1);
         self.put_u16(20, at);
         &mut self.0[at..at + len]
@@ -467,6 +530,7 @@ impl Edit<'_> {
         for i in 0..from.count() {
             self.append(from, i);
         }
+        self.skip_all();
     }
 }
 
@@ -504,6 +568,8 @@ pub(crate) fn split_leaf<'a>(
             Ordering::Greater => to.append(old, i - 1),
         }
     }
+    left.skip_all();
+    right.skip_all();
 }
 
 /// The first cell of the right page, so that both fit and are most even.
@@ -551,12 +617,13 @@ pub(crate) fn split_inner(
             Ordering::Greater => right.insert_child(i - cut - 1, k, c),
         }
     }
+    left.skip_all();
+    right.skip_all();
 }
 
 /// The shortest key that is above `low` and at most `high`.
 pub(crate) fn separator<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
-    let same = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-    &high[..(same + 1).min(high.len())]
+    &high[..(same(low, high) + 1).min(high.len())]
 }
 
 #[cfg(test)]

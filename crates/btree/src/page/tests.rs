@@ -65,6 +65,19 @@ fn any_flipped_header_byte_or_slot_is_survived() {
     }
 }
 
+/// A key, and some that begin or end otherwise.
+fn near(key: &[u8]) -> Vec<Vec<u8>> {
+    let shorter = key[..key.len() / 2].to_vec();
+    let longer = [key, &[1]].concat();
+    let mut others = vec![key.to_vec(), shorter, longer, vec![], vec![9]];
+    for at in 0..key.len() {
+        let mut other = key.to_vec();
+        other[at] ^= 1;
+        others.push(other);
+    }
+    others
+}
+
 #[derive(Clone, Debug)]
 enum Change {
     Put(Vec<u8>, Vec<u8>),
@@ -72,7 +85,10 @@ enum Change {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let key = prop::collection::vec(0u8..4, 0..7);
+    let key = prop_oneof![
+        prop::collection::vec(0u8..4, 0..7),
+        prop::collection::vec(0u8..4, 1..4).prop_map(|end| [&b"key:0000"[..], &end[..]].concat()),
+    ];
     let value = prop::collection::vec(any::<u8>(), 0..400);
     prop_oneof![
         3 => (key, value).prop_map(|(k, v)| Change::Put(k, v)),
@@ -82,10 +98,10 @@ fn change() -> impl Strategy<Value = Change> {
 
 proptest! {
     #[test]
-    fn a_leaf_is_a_map(changes in prop::collection::vec(change(), 1..120)) {
+    fn a_leaf_is_a_map(changes in prop::collection::vec((change(), any::<bool>()), 1..120)) {
         let mut bytes = leaf();
         let mut model = BTreeMap::new();
-        for change in changes {
+        for (change, again) in changes {
             let mut page = Edit(&mut bytes);
             match change {
                 Change::Put(k, v) => {
@@ -109,6 +125,15 @@ proptest! {
                     page.remove(i);
                 }
                 Change::Remove(_) => {}
+            }
+            if again {
+                Edit(&mut bytes).skip_all();
+            }
+            let view = View(&bytes);
+            for key in model.keys().flat_map(|key| near(key)) {
+                let at = model.keys().position(|other| *other >= key).unwrap_or(model.len());
+                let expected = if model.contains_key(&key) { Ok(at) } else { Err(at) };
+                prop_assert_eq!(view.search(&key), expected);
             }
             let used: usize = model.iter().map(|(k, v)| SLOT + 4 + k.len() + v.len()).sum();
             prop_assert_eq!(View(&bytes).used(), used);

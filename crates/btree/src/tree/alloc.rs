@@ -29,7 +29,9 @@ const BESIDE_AT: usize = 72;
 const LIST_AT: usize = 96;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ssdktree");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version in which heads began with their keys.
+const WHOLE_HEADS: u32 = 1;
 
 /// Free pages that page 0 lists itself.
 const LISTED: usize = (PAGE_BYTES - LIST_AT) / 8;
@@ -135,7 +137,8 @@ impl<S: PageStore> Tree<S> {
         if view.kind() != Some(Kind::Meta) || view.u64(MAGIC_AT) != MAGIC {
             return Err(Error::NotATree("page 0 is another kind of page"));
         }
-        if self.meta_u32(VERSION_AT) != VERSION {
+        let version = self.meta_u32(VERSION_AT);
+        if ![VERSION, WHOLE_HEADS].contains(&version) {
             return Err(Error::NotATree("it was written by another version"));
         }
         let (root, height) = (view.first(), usize::from(view.level()));
@@ -151,6 +154,13 @@ impl<S: PageStore> Tree<S> {
             return Err(Error::NotATree("page 0 does not add up"));
         }
         (self.root_page, self.levels) = (root, height);
+        if version != VERSION {
+            // It is in the first batch: with what older programs would not read, or
+            // before it.
+            self.cache.mark(meta, true);
+            let page = self.cache.edit(meta);
+            page.0[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
+        }
         Ok(())
     }
 

@@ -61,6 +61,28 @@ fn a_tree_whose_making_was_cut_short_is_none() {
     assert!(error.to_string().contains("cut short"), "{error}");
 }
 
+/// A tree whose pages have heads that begin with their keys is read, and becomes one of
+/// now when it is written.
+#[test]
+fn the_version_before_is_read_and_becomes_this_one() {
+    let key = |n: u64| format!("key:{n:012}").into_bytes();
+    let mut checked =
+        Checked::new(create(BatchDrive::new(20_000, 1, no_fuse()), SMALL), Map::new());
+    (0..3000).for_each(|n| assert!(checked.step(Step::Put(key(n * 7), vec![n as u8; 90]))));
+    assert!(checked.step(Step::Flush) && checked.finish());
+    let mut drive: BatchDrive = was(checked.tree.into_store().into_drive());
+    assert!(drive.make_older() > 50 && drive.version() == 1);
+    let tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
+    let mut checked = Checked::new(tree, checked.map);
+    (0..9000).for_each(|n| assert!(checked.step(Step::Get(key(n)))));
+    (0..3000).for_each(|n| assert!(checked.step(Step::Put(key(n * 5), vec![1; 90]))));
+    assert!(checked.step(Step::Flush) && checked.finish());
+    checked.tree.verify().unwrap();
+    assert_eq!(contents(&mut checked.tree), checked.map);
+    let drive: BatchDrive = was(checked.tree.into_store().into_drive());
+    assert_eq!(drive.version(), 2);
+}
+
 #[test]
 fn it_shrinks_again() {
     let mix = Mix { keys: 600, longest: 30_000, flush: 300, shrink: false };

@@ -288,6 +288,38 @@ impl BatchDrive {
         }
     }
 
+    /// Makes its pages those of version 1, where heads began with their keys. Gives how
+    /// many did not.
+    pub fn make_older(&mut self) -> usize {
+        let mut skipped = 0;
+        for (&number, page) in &mut self.pages {
+            let (kind, count) = (page[16], usize::from(u16::from_le_bytes([page[18], page[19]])));
+            match kind {
+                1 => page[40..44].copy_from_slice(&1u32.to_le_bytes()),
+                2 | 3 => {
+                    skipped += usize::from(count >> 9 > 0);
+                    page[19] &= 1;
+                    for slot in (32..32 + (count & 0x1ff) * 8).step_by(8) {
+                        let cell = u16::from_le_bytes([page[slot + 4], page[slot + 5]]);
+                        let key = usize::from(cell) + if kind == 2 { 4 } else { 8 };
+                        let len = usize::from(page[slot + 6]).min(4);
+                        let mut head = [0; 4];
+                        head[..len].copy_from_slice(&page[key..key + len]);
+                        head.reverse();
+                        page[slot..slot + 4].copy_from_slice(&head);
+                    }
+                }
+                _ => continue,
+            }
+            btree::store::seal(number, &mut page[..]);
+        }
+        skipped
+    }
+
+    pub fn version(&self) -> u8 {
+        self.pages[&0][40]
+    }
+
     pub fn written(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.pages.keys().copied().collect();
         all.sort_unstable();
