@@ -48,6 +48,8 @@ pub enum Break {
     MisdirectRead,
     /// One read in 64 has a wrong bit.
     RotBit,
+    /// The drive file breaks its order of writing.
+    File(drivefile::mutation::Mutation),
     /// The target itself breaks a promise.
     Inside(Mutation),
     /// In the block layer.
@@ -86,6 +88,7 @@ impl Break {
     pub fn all() -> impl Iterator<Item = Break> {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
         let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
+        let blocks = blocks.chain(drivefile::mutation::Mutation::ALL.map(Break::File));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
         let blocks = blocks.chain(BatchBreak::all().map(Break::Batch));
         let blocks = blocks.chain(keyed::breaks().map(Break::Keyed));

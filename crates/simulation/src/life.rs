@@ -29,6 +29,10 @@ pub struct Outcome {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
+    drivefile::mutation::set(match plan.broken {
+        Some(Break::File(mutation)) => Some(mutation),
+        _ => None,
+    });
     match plan.stack() {
         Over::Blocks | Over::Layers => live_with_blocks(plan, plan.setup()),
         Over::Batches => batched::live(plan),

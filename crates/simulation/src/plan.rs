@@ -4,6 +4,7 @@ use workload::Rng;
 
 use crate::breaks::Break;
 use crate::setup::Setup;
+use crate::trouble::Troubles;
 use crate::{batched, keyed, served, tree};
 
 /// What is simulated.
@@ -34,6 +35,8 @@ impl Plan {
             (Some(Break::Tree(_)), _) => Over::Trees,
             (Some(Break::Keyed(_)), _) => Over::Keys,
             (Some(Break::Served(_)), _) => Over::Served,
+            // Any target may be over a drive file.
+            (Some(Break::File(_)), Some(over)) => over,
             (Some(_), _) => Over::Blocks,
             (None, Some(over)) => over,
             (None, None) if BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
@@ -61,6 +64,9 @@ impl Plan {
         // other things do.
         let sound = self.broken.is_some() && self.seed.is_multiple_of(2);
         let mut setup = if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) };
+        if matches!(self.broken, Some(Break::File(_))) {
+            setup.troubles = Troubles { cached: true, on_disk: true, ..Troubles::default() };
+        }
         if self.stack() == Over::Layers {
             setup.take_layers(self.seed);
         }
