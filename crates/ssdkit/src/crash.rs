@@ -10,27 +10,21 @@ mod check;
 mod difference;
 mod finding;
 mod hunt;
+mod lives;
 
 use std::ffi::OsString;
-use std::io::{Write, stderr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use crash::{CrashError, Event, Explorer, Options, Tree};
+use crash::{CrashError, Tree};
 use drive::error::Error;
-use files::Operation;
-use interpose::{Answer, Course, Program, Recorder, RunError, Wants, Watcher};
 use measure::options::{duration, whole};
 use measure::units;
-use port::random::mix;
 use tempfile::TempDir;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use finding::Told;
-use hunt::Hunt;
+use lives::Life;
 
 /// What `ssdkit crash --help` ends with.
 pub const EXAMPLES: &str = "\
@@ -87,9 +81,19 @@ pub struct CrashArgs {
     /// Checks at once [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=256))]
     pub jobs: Option<usize>,
-    /// Look at one state only, by its name.
-    #[arg(long, value_name = "CUT:VARIANT[:RUN]", value_parser = name)]
-    pub at: Option<Name>,
+    /// How often the program is started: from the second time on, on a state that a cut of the time
+    /// before left, which then is cut in its turn.
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "map",
+        value_parser = whole::<u64>(1..=100))]
+    pub lives: u64,
+    /// With --lives: in how many states of the first life a second one begins. They share --states
+    /// once more for each life.
+    #[arg(long, value_name = "N", default_value = "16", value_parser = whole::<u64>(1..=1_000_000))]
+    pub chains: u64,
+    /// Look at one state only, by its name; of a later life the states that it came from stand
+    /// before it.
+    #[arg(long, value_name = "CUT:VARIANT[:RUN][/...]", value_parser = at)]
+    pub at: Option<At>,
     /// Leave the files of the first state that breaks the check, or of --at, in DIR/files, as they
     /// are before the check, and what the program had said in DIR/said. DIR is made.
     #[arg(long, value_name = "DIR")]
@@ -155,6 +159,21 @@ pub struct Name {
     pub run: Option<u16>,
 }
 
+/// The state to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Those that the lives before ended in, the first one first.
+    pub before: Vec<Name>,
+    /// Itself.
+    pub last: Name,
+}
+
+fn at(text: &str) -> Result<At, String> {
+    let (before, last) = text.rsplit_once('/').map_or((None, text), |(a, b)| (Some(a), b));
+    let before = before.into_iter().flat_map(|it| it.split('/')).map(name);
+    Ok(At { before: before.collect::<Result<_, _>>()?, last: name(last)? })
+}
+
 fn name(text: &str) -> Result<Name, String> {
     let mut words = text.split(':');
     let mut next = || words.next();
@@ -175,6 +194,11 @@ pub fn run(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
             "--journal data has one order for all changes, so that names come with the file: leave \
              --names folder out, or take another journal"
                 .to_owned(),
+        ));
+    }
+    if args.map.is_some() && args.at.as_ref().is_some_and(|at| !at.before.is_empty()) {
+        return Err(Error::Usage(
+            "a state of a later life is made in a folder of its own: leave --map out".to_owned(),
         ));
     }
     if let Some(keep) = &args.keep {
@@ -200,27 +224,12 @@ fn run_all(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
     let folder = std::fs::canonicalize(folder)
         .map_err(|e| Error::Usage(format!("--map {}: {e}", folder.display())))?;
     let folder = &folder;
-    let (run, events) = record(args, folder)?;
-    run.is_of_use(args, folder, &events)?;
-    let explorer = explorer(args, &run.initial, events)?;
-    let hunt = Hunt::new(args, &explorer)?;
-    hunt.holds_without_a_cut(args)?;
-    let found = match args.at {
-        Some(Name { run: Some(named), .. }) if named != run.number => {
-            let (now, at) = (run.number, "what it did then, or run with --keep at once");
-            return Err(Error::Failed(format!(
-                "the state is of run {named:04x}, and this run, {now:04x}, did something else: have \
-                 the program do {at}"
-            )));
-        }
-        Some(Name { cut, variant, .. }) => hunt.one((cut, variant))?,
-        None => hunt.all(args)?,
-    };
-    let first = args.at.map(|at| (at.cut, at.variant)).or(found.first());
+    let (life, found) = lives::look(args, Life::first(args, folder)?, folder)?;
+    let first = args.at.as_ref().map(|at| (at.last.cut, at.last.variant)).or(found.first());
     if let (Some(keep), Some((cut, variant))) = (&args.keep, first) {
-        leave(keep, &explorer, cut, variant)?;
+        leave(keep, &life, cut, variant)?;
     }
-    let told = Told { args, run: &run, explorer: &explorer, found: &found };
+    let told = Told { args, life: &life, found: &found };
     match args.json {
         true => writeln!(out, "{:#}", told.to_json()?)?,
         false => write!(out, "{}", told.to_text()?)?,
@@ -237,174 +246,12 @@ fn run_all(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// Leaves the files of a state, and what the program had said, in a new folder.
-fn leave(keep: &Path, explorer: &Explorer, cut: usize, variant: u64) -> Result<(), Error> {
-    let mut state = explorer.state(cut, variant).map_err(failed)?;
+fn leave(keep: &Path, life: &Life, cut: usize, variant: u64) -> Result<(), Error> {
+    let mut state = life.explorer.state(cut, variant).map_err(failed)?;
     let files = Tree::new(&keep.join("files")).map_err(failed)?;
     files.extract(&mut state.files).map_err(failed)?;
-    let said = std::fs::write(keep.join("said"), explorer.output(cut, 1));
+    let said = std::fs::write(keep.join("said"), life.said(cut));
     said.map_err(|e| Error::system(&format!("write to {}", keep.display()), &e))
-}
-
-/// What a program did.
-struct Recorded {
-    initial: Vec<Operation>,
-    /// How it ended.
-    code: i32,
-    /// Calls that were refused.
-    refused: Vec<&'static str>,
-    /// Of which run it is.
-    number: u16,
-}
-
-impl Recorded {
-    /// Whether cuts of it say anything.
-    fn is_of_use(&self, args: &CrashArgs, folder: &Path, events: &[Event]) -> Result<(), Error> {
-        let program = args.program[0].to_string_lossy();
-        let operations = events.iter().any(|event| matches!(event, Event::Operation(_)));
-        if self.code != 0 && !args.any_exit {
-            return Err(Error::Failed(format!(
-                "{program} ended with exit code {}: nothing is cut; where that is right, add --any-exit",
-                self.code
-            )));
-        }
-        if !operations {
-            return Err(Error::Failed(format!(
-                "{program} changed no file in {}, where it started: nothing is cut; have it work \
-                 there, or name its folder with --map",
-                folder.display()
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// A number of all that was done, by which runs are told apart.
-fn number(events: &[Event]) -> u16 {
-    let number = events.iter().fold(0, |before, event| match event {
-        // What may be long is not written out first.
-        Event::Operation(Operation::Write { inode, offset, data }) => {
-            xxh3_64_with_seed(data, mix(before ^ inode.0) ^ offset)
-        }
-        Event::Output { stream, data } => xxh3_64_with_seed(data, mix(before) ^ u64::from(*stream)),
-        other => xxh3_64_with_seed(format!("{other:?}").as_bytes(), before),
-    });
-    number as u16
-}
-
-/// Writes down what happens, and ends the program when its time is over.
-struct Watching {
-    recorder: Recorder,
-    until: Option<Instant>,
-}
-
-impl Watcher for Watching {
-    fn wants(&self) -> Wants {
-        self.recorder.wants()
-    }
-
-    fn after(&mut self, operation: &Operation) -> Answer {
-        self.recorder.after(operation)
-    }
-
-    fn output(&mut self, stream: u32, data: &[u8]) {
-        self.recorder.output(stream, data);
-    }
-
-    fn refused(&mut self, call: &'static str) {
-        self.recorder.refused(call);
-    }
-
-    fn exiting(&mut self, process: u32, code: i32) {
-        self.recorder.exiting(process, code);
-    }
-
-    fn course(&mut self) -> Course {
-        match self.until {
-            Some(until) if until <= Instant::now() => Course::Stop,
-            until => Course::Go(until),
-        }
-    }
-}
-
-/// Runs the setup and the program.
-fn record(args: &CrashArgs, folder: &Path) -> Result<(Recorded, Vec<Event>), Error> {
-    let system = |doing: &str, e: std::io::Error| Error::system(doing, &e);
-    if let Some(setup) = &args.setup {
-        let status =
-            Command::new("sh").args(["-c", setup]).current_dir(folder).stdout(errors()?).status();
-        let status = status.map_err(|e| system("run --setup", e))?;
-        if !status.success() {
-            return Err(Error::Failed(format!("--setup failed: {status}")));
-        }
-    }
-    let folders = [folder.to_owned()];
-    let mut tree = interpose::Tree::of(folder, &mut |_, _| None).map_err(supervision)?;
-    let mut initial = Vec::new();
-    tree.contents(&folders, &mut |operation| initial.push(operation)).map_err(supervision)?;
-    let (mut shown, output) = shown()?;
-    let program = Program {
-        command: args.program.clone(),
-        environment: vec![("SSDKIT_FOLDER".into(), folder.into())],
-        folder: Some(folder.to_owned()),
-        stdio: [None, Some(output), None],
-    };
-    let until = args.run_timeout.map(|ns| Instant::now() + Duration::from_nanos(ns));
-    let mut watching = Watching { recorder: Recorder::with_outputs(), until };
-    let ended = interpose::run(&program, &mut tree, &mut watching).map_err(supervision)?;
-    let recorder = watching.recorder;
-    drop(program);
-    let _ = shown.wait();
-    let event = |event| match event {
-        interpose::Event::Operation(operation) => Event::Operation(operation),
-        interpose::Event::Output { stream, data } => Event::Output { stream, data },
-        interpose::Event::Exit { code, .. } => Event::Mark(format!("a process ends with {code}")),
-    };
-    let events: Vec<Event> = recorder.events.into_iter().map(event).collect();
-    let number = number(&events);
-    let is_over = until.is_some_and(|until| until <= Instant::now());
-    // Who is ended on purpose did not fail.
-    let code = if is_over { 0 } else { ended.code };
-    Ok((Recorded { initial, code, refused: recorder.refused, number }, events))
-}
-
-/// A pipe whose bytes come on standard error, by a process: of its own, so that what the program
-/// prints there is told from what it prints on standard error.
-fn shown() -> Result<(Child, OwnedFd), Error> {
-    let system = |e| Error::system("show what the program prints", &e);
-    let mut cat = Command::new("cat");
-    let mut shown = cat.stdin(Stdio::piped()).stdout(errors()?).spawn().map_err(system)?;
-    let pipe = shown.stdin.take().expect("it was asked for");
-    Ok((shown, pipe.into()))
-}
-
-/// Standard error, for what is not the report.
-fn errors() -> Result<OwnedFd, Error> {
-    let own = stderr().as_fd().try_clone_to_owned();
-    own.map_err(|e| Error::system("use standard error", &e))
-}
-
-fn explorer(
-    args: &CrashArgs,
-    initial: &[Operation],
-    events: Vec<Event>,
-) -> Result<Explorer, Error> {
-    let files = files::Options {
-        journal: match args.journal {
-            JournalArg::Ordered => files::Journal::Ordered,
-            JournalArg::Writeback => files::Journal::Writeback,
-            JournalArg::None => files::Journal::None,
-            JournalArg::Data => files::Journal::Data,
-        },
-        names: match args.names {
-            NamesArg::File => files::Names::WithFile,
-            NamesArg::Folder => files::Names::OnlyWithFolder,
-        },
-        replace_writes: args.replace_writes,
-        ..files::Options::default()
-    };
-    let tear = args.tear == TearArg::Sector;
-    let options = Options { files, tear, seed: args.seed, ..Options::default() };
-    Explorer::new(initial, events, options).map_err(failed)
 }
 
 /// A folder that goes in the end: in memory, where the system has such.
@@ -418,13 +265,4 @@ fn work_folder(what: &str) -> Result<TempDir, Error> {
 
 fn failed(e: CrashError) -> Error {
     Error::Failed(e.to_string())
-}
-
-fn supervision(e: RunError) -> Error {
-    match e {
-        RunError::NoProgram { .. } | RunError::Folder { .. } | RunError::Overlap(_) => {
-            Error::Usage(e.to_string())
-        }
-        e => Error::Failed(e.to_string()),
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crash::{Event, Explorer, Variant};
+use crash::{Event, Variant};
 use drive::error::Error;
 use drive::say::harmless;
 use files::{Inode, Kind, Operation};
@@ -11,21 +11,24 @@ use measure::units;
 use serde_json::{Value, json};
 
 use super::hunt::{Finding, Found};
-use super::{CrashArgs, Recorded, difference};
+use super::lives::{Life, Recorded};
+use super::{CrashArgs, difference};
 
 /// All that is told.
 pub struct Told<'a> {
     pub args: &'a CrashArgs,
-    pub run: &'a Recorded,
-    pub explorer: &'a Explorer,
+    /// In which it was found, or the first.
+    pub life: &'a Life,
     pub found: &'a Found,
 }
 
 impl Told<'_> {
     /// For people.
     pub fn to_text(&self) -> Result<String, Error> {
-        let Told { args, run, found, .. } = self;
-        let syncs = self.explorer.events().iter().filter(|event| is_sync(event)).count() as u64;
+        let Told { args, life, found } = self;
+        let run = &life.run;
+        let syncs =
+            self.life.explorer.events().iter().filter(|event| is_sync(event)).count() as u64;
         let operations = self.operations();
         let mut text = format!(
             "{}: {} on files, of them {}; exit code {}\n",
@@ -47,7 +50,7 @@ impl Told<'_> {
         if found.is_stopped {
             text += "stopped before its end\n";
         }
-        let names = Names::of(run, self.explorer.events());
+        let names = Names::of(run, self.life.explorer.events());
         for finding in found.broken.iter().take(args.findings) {
             text += &self.finding(finding, &names)?;
         }
@@ -57,7 +60,7 @@ impl Told<'_> {
         }
         match (found.first(), &args.keep) {
             (Some((cut, variant)), None) => {
-                let at = self.name(cut, variant);
+                let at = self.life.name(cut, variant);
                 let _ = writeln!(text, "\nIts files: the same command with --at {at} --keep DIR");
             }
             (_, Some(keep)) if keep.join("files").exists() => {
@@ -69,23 +72,22 @@ impl Told<'_> {
         Ok(text)
     }
 
-    /// The name of a state.
-    fn name(&self, cut: usize, variant: u64) -> String {
-        format!("{cut}:{variant}:{:04x}", self.run.number)
-    }
-
     /// The events beside a cut that changed something, or told somebody.
     fn beside(&self, cut: usize) -> (Option<&Event>, Option<&Event>) {
         let tells = |event: &&Event| {
             !matches!(event, Event::Mark(_) | Event::Operation(Operation::Forget { .. }))
         };
-        let events = self.explorer.events();
+        let events = self.life.explorer.events();
         (events[..cut].iter().rev().find(tells), events[cut..].iter().find(tells))
     }
 
     fn finding(&self, finding: &Finding, names: &Names) -> Result<String, Error> {
         let Finding { cut, variant, broken } = finding;
-        let mut text = format!("\n{}  power went ", self.name(*cut, *variant));
+        let mut text = format!("\n{}  ", self.life.name(*cut, *variant));
+        if !self.life.before.is_empty() {
+            let _ = write!(text, "in life {}, ", self.life.before.len() + 1);
+        }
+        text += "power went ";
         let (before, next) = self.beside(*cut);
         match before {
             Some(before) => _ = write!(text, "after {}", names.describe(before)),
@@ -95,7 +97,7 @@ impl Told<'_> {
             let _ = write!(text, ", before {}", names.describe(next));
         }
         let _ = write!(text, "\n  {}", Variant::of(*variant));
-        let differs = difference::of(self.explorer, finding.cut, finding.variant)?;
+        let differs = difference::of(&self.life.explorer, finding.cut, finding.variant)?;
         for line in differs.iter().take(FILES) {
             let _ = write!(text, "\n  - {line}");
         }
@@ -114,24 +116,29 @@ impl Told<'_> {
     }
 
     fn operations(&self) -> u64 {
-        self.explorer.events().iter().filter(|event| matches!(event, Event::Operation(_))).count()
-            as u64
+        self.life
+            .explorer
+            .events()
+            .iter()
+            .filter(|event| matches!(event, Event::Operation(_)))
+            .count() as u64
     }
 
     /// For programs.
     pub fn to_json(&self) -> Result<Value, Error> {
-        let Told { args, run, found, .. } = self;
-        let names = Names::of(run, self.explorer.events());
+        let Told { args, life, found } = self;
+        let run = &life.run;
+        let names = Names::of(run, self.life.explorer.events());
         let shown = |event: Option<&Event>| event.map(|event| names.describe(event));
         let mut findings = Vec::new();
         for finding in found.broken.iter().take(args.findings) {
             let (after, before) = self.beside(finding.cut);
             findings.push(json!({
-                "state": self.name(finding.cut, finding.variant),
+                "state": self.life.name(finding.cut, finding.variant),
                 "after": shown(after),
                 "before": shown(before),
                 "survived": Variant::of(finding.variant).to_string(),
-                "differs": difference::of(self.explorer, finding.cut, finding.variant)?,
+                "differs": difference::of(&self.life.explorer, finding.cut, finding.variant)?,
                 "how": finding.broken.how.to_string(),
                 "said": finding.broken.said,
             }));
@@ -139,10 +146,11 @@ impl Told<'_> {
         Ok(json!({
             "program": args.program.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
             "exit_code": run.code,
-            "events": self.explorer.events().len(),
+            "events": self.life.explorer.events().len(),
             "operations": self.operations(),
             "refused_calls": run.refused,
             "seed": args.seed,
+            "life": life.before.len() + 1,
             "states": found.states,
             "checked": found.checked,
             "broken": found.broken.len(),

@@ -16,6 +16,7 @@ use signal_hook::flag;
 use tempfile::TempDir;
 
 use super::check::{Broken, Checker};
+use super::lives::Life;
 use super::{CrashArgs, failed, work_folder};
 
 /// A state that broke the check.
@@ -42,7 +43,18 @@ pub struct Found {
 }
 
 impl Found {
-    /// The name of the first.
+    /// Whether nothing more is looked for.
+    pub fn is_over(&self) -> bool {
+        !self.broken.is_empty() || self.is_stopped
+    }
+
+    /// What was found after it, with the numbers of both.
+    pub fn and(&self, later: Found) -> Found {
+        let (states, checked) = (self.states + later.states, self.checked + later.checked);
+        Found { states, checked, ..later }
+    }
+
+    /// The first.
     pub fn first(&self) -> Option<(usize, u64)> {
         self.broken.first().map(|finding| (finding.cut, finding.variant))
     }
@@ -53,7 +65,10 @@ const EARLIER: usize = 64;
 
 /// What all threads share.
 pub struct Hunt<'a> {
+    life: &'a Life,
     explorer: &'a Explorer,
+    /// As many are looked at.
+    states: u64,
     check: &'a str,
     timeout: Duration,
     seen: Mutex<HashSet<u64>>,
@@ -74,9 +89,11 @@ struct Worker<'a> {
 
 impl<'a> Hunt<'a> {
     /// Over what a program did.
-    pub fn new(args: &'a CrashArgs, explorer: &'a Explorer) -> Result<Hunt<'a>, Error> {
+    pub fn new(args: &'a CrashArgs, life: &'a Life, states: u64) -> Result<Hunt<'a>, Error> {
         Ok(Hunt {
-            explorer,
+            life,
+            explorer: &life.explorer,
+            states,
             check: &args.check,
             timeout: Duration::from_nanos(args.timeout),
             seen: Mutex::default(),
@@ -126,9 +143,9 @@ impl<'a> Hunt<'a> {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = args.jobs.unwrap_or(cores);
-        let bar = bar(args.states);
+        let bar = bar(self.states);
         let ended: Result<(), Error> = std::thread::scope(|scope| {
-            let work = || self.work(args.states, &bar);
+            let work = || self.work(self.states, &bar);
             let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
             let mut ended = threads.into_iter().map(|thread| thread.join());
             ended.try_for_each(|ended| ended.expect("a worker does not panic"))
@@ -136,7 +153,7 @@ impl<'a> Hunt<'a> {
         bar.finish_and_clear();
         ended?;
         let mut found = std::mem::take(&mut *lock(&self.found));
-        found.is_stopped = found.states < args.states;
+        found.is_stopped = found.states < self.states;
         found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
         for finding in found.broken.iter_mut().take(args.findings) {
             self.plainest(finding)?;
@@ -211,8 +228,8 @@ impl<'a> Hunt<'a> {
         let (files, said) = (folder.join("files"), folder.join("said"));
         let tree = Tree::new(&files).map_err(failed)?;
         tree.extract(&mut state.files).map_err(failed)?;
-        let told = File::create_new(&said)
-            .and_then(|mut file| file.write_all(&self.explorer.output(state.cut, 1)));
+        let told =
+            File::create_new(&said).and_then(|mut file| file.write_all(&self.life.said(state.cut)));
         told.map_err(|e| Error::system("write what the program said", &e))?;
         let checked = worker.checker.run(&files, &said, state.cut);
         // What somebody holds there goes with the worker's folder.

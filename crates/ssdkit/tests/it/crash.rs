@@ -209,6 +209,40 @@ fn a_state_is_had_again_by_its_name() {
     assert_eq!(out.status.code(), Some(2));
 }
 
+/// A program that writes down what it will do, says so, does it, and does it when it is started
+/// again. The check takes what is written down as done, as the program's next start does.
+const REDONE: (&str, &str) = (
+    "n=$(cat log 2>/dev/null || cat n); test $n -ge $(tail -n 1 \"$SSDKIT_SAID\" | grep . || echo 0)",
+    "set -e; put() { echo $1 > $2.tmp; sync $2.tmp; mv $2.tmp $2; sync .; }; \
+     if test -e log; then v=$(cat log); RECOVER; fi; v=$(($(cat n) + 1)); put $v log; echo $v; \
+     put $v n; rm log; sync .",
+);
+
+/// What is wrong shows only where power goes in the recovery from a cut.
+#[test]
+fn what_only_a_second_cut_breaks_is_found_and_had_again() {
+    let (check, program) = REDONE;
+    let right = program.replace("RECOVER", "put $v n; rm log; sync .");
+    let wrong = program.replace("RECOVER", "rm log; sync .; put $v n");
+    let look = |program: &str, more: &[&str]| {
+        let options = [&["--states", "300"], more].concat();
+        crash("echo 0 > n", program, check, &options)
+    };
+    let Some((code, report)) = look(&wrong, &[]) else { return };
+    assert_eq!(code, 0, "{report:#}");
+    let (code, report) = look(&right, &["--lives", "3"]).unwrap();
+    assert!(code == 0 && report["states"].as_u64() > Some(300), "{report:#}");
+    let (code, report) = look(&wrong, &["--lives", "2"]).unwrap();
+    assert_eq!((code, &report["life"]), (1, &Value::from(2)), "{report:#}");
+    let state = report["findings"][0]["state"].as_str().unwrap();
+    assert_eq!(state.split('/').count(), 2);
+    let (code, again) = look(&wrong, &["--at", state]).unwrap();
+    assert_eq!((code, &again["findings"]), (1, &Value::from(vec![report["findings"][0].clone()])));
+    // The seed finds the same, whatever the number of threads.
+    let (_, again) = look(&wrong, &["--lives", "2", "--jobs", "3"]).unwrap();
+    assert_eq!(again["findings"], report["findings"]);
+}
+
 #[test]
 fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
     let told = |args: &[&str]| {
@@ -262,6 +296,9 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
         &["--check", "true", "true"],
         &["--check", "true", "--at", "x", "--", "true"],
         &["--check", "true", "--journal", "data", "--names", "folder", "--", "touch", "a"],
+        &["--check", "true", "--lives", "2", "--map", ".", "--", "touch", "a"],
+        &["--check", "true", "--at", "1:1/1:1", "--map", ".", "--", "touch", "a"],
+        &["--check", "true", "--at", "1:1/", "--", "touch", "a"],
     ] {
         assert_eq!(told(wrong).0, Some(2), "{wrong:?}");
     }
