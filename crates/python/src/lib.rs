@@ -31,11 +31,11 @@ mod _core {
     #[pymodule_export]
     use super::bench::{bench, explain, replay};
     #[pymodule_export]
-    use super::commands::{command, compare};
-    #[pymodule_export]
     use super::check::check;
     #[pymodule_export]
     use super::columns::status_name;
+    #[pymodule_export]
+    use super::commands::{command, compare};
     #[pymodule_export]
     use super::drive::PyDrive;
     #[pymodule_export]
@@ -43,13 +43,13 @@ mod _core {
     #[pymodule_export]
     use super::formula::of_victim;
     #[pymodule_export]
-    use super::outcome::Outcome;
-    #[pymodule_export]
-    use super::value::in_words;
+    use super::keys::PyKeys;
     #[pymodule_export]
     use super::life::life;
     #[pymodule_export]
-    use super::keys::PyKeys;
+    use super::outcome::Outcome;
+    #[pymodule_export]
+    use super::value::in_words;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
