@@ -40,13 +40,11 @@ impl Rulebook {
 
     fn list(&self) -> Value {
         let (now, next) = self.installer.all();
-        let waits = next.is_some();
         let (number, rules) = next.unwrap_or(now);
         let set = rules.set();
         json!({
             "set": set.name.text,
             "number": number,
-            "waits": waits,
             "applications": set.applications.len(),
             "rules": set.rules.len(),
             "text": set.to_string(),

@@ -425,7 +425,7 @@ fn damage_is_told() {
         (Box::new(|f| f.set_len(100).unwrap()), 1, "the file ends in it"),
         (Box::new(|f| f.set_len(5).unwrap()), 2, "not a drive file"),
         (Box::new(patch(0, b'x')), 2, "not a drive file"),
-        (Box::new(patch(8, 5)), 1, "use a newer ssdkit"),
+        (Box::new(patch(8, 7)), 1, "use a newer ssdkit"),
         (Box::new(patch(8, 4)), 1, "header is damaged"),
         (Box::new(patch(8, 1)), 1, "header is damaged"),
         (Box::new(patch(30, 77)), 1, "header is damaged"),
