@@ -268,7 +268,11 @@ impl Desk for Tenants<'_> {
                 return refused("another target comes or goes just now: try again when it has");
             }
         };
+        let is_text = |key: &&str| asked.get(*key).is_none_or(|it| it.is_string() || it.is_null());
         let done = match text("ask") {
+            Some("create") if !["name", "rules"].iter().all(is_text) => {
+                Err("a name and rules are texts".into())
+            }
             Some("create") => match asked.get("units").map(Value::as_u64) {
                 Some(Some(units)) if units > u64::from(u32::MAX) => Err("so many units".into()),
                 Some(None) => Err("units are a number".into()),

@@ -269,6 +269,8 @@ fn a_hostile_client_hurts_no_target() {
         json!({ "ask": "create", "units": u64::MAX }),
         json!({ "ask": "create", "units": u32::MAX }),
         json!({ "ask": "create", "units": "all" }),
+        json!({ "ask": "create", "units": 1, "rules": ["latency"] }),
+        json!({ "ask": "create", "units": 1, "name": 7 }),
         json!({ "ask": "create", "name": "\u{1b}[31m", "units": 1 }),
     ] {
         let mut sock = UnixStream::connect(&socket).unwrap();
