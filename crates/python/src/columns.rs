@@ -1,7 +1,7 @@
 //! Columns of requests from Python, and of completions to it.
 //!
-//! Guarantees: what comes is read where it is, and what goes is memory that is given away:
-//! neither is copied. Fails with what is wrong, and in which row.
+//! Guarantees: what comes is read once, and what goes is memory that is given away, without
+//! a copy. Fails with what is wrong, and in which row.
 
 use load::host::{Completions, Request};
 use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -36,7 +36,7 @@ where
     value.extract().map(Column::One).map_err(Into::into)
 }
 
-/// The same, to be read without Python.
+/// The same, by row.
 #[derive(Clone, Copy)]
 enum Values<'a, T> {
     One(T),
@@ -78,18 +78,6 @@ pub struct Columns<'py> {
     at: Option<Column<'py, u64>>,
 }
 
-/// Requests, to be read without Python.
-#[derive(Clone, Copy)]
-pub struct Rows<'a> {
-    rows: usize,
-    op: Values<'a, u8>,
-    offset: Values<'a, u64>,
-    length: Values<'a, u64>,
-    fua: Values<'a, bool>,
-    placement: Values<'a, u8>,
-    at: Option<Values<'a, u64>>,
-}
-
 impl<'py> Columns<'py> {
     /// From a dict of them.
     pub fn new(rows: usize, columns: &Bound<'py, PyDict>) -> PyResult<Columns<'py>> {
@@ -105,47 +93,32 @@ impl<'py> Columns<'py> {
         })
     }
 
-    /// The same, where they can be requests.
-    pub fn rows(&self) -> PyResult<Rows<'_>> {
+    /// As requests. Each value is read once: another thread may change it at any time.
+    pub fn requests(&self) -> PyResult<Vec<Request>> {
         let rows = self.rows;
         let at = self.at.as_ref().map(|at| at.values(rows, "at")).transpose()?;
         let op = self.op.values(rows, "op")?;
-        let wrong = |op: u8| usize::from(op) >= OPS.len();
-        let unknown = match op {
-            Values::One(op) => wrong(op).then_some((0, op)),
-            Values::Each(ops) => ops.iter().copied().enumerate().find(|&(_, op)| wrong(op)),
-        };
-        if let Some((row, op)) = unknown {
-            let text = format!("request {row}: {op} is no operation: 0 to {}", OPS.len() - 1);
-            return Err(UsageError::new_err(text));
-        }
-        Ok(Rows {
-            rows,
-            op,
-            offset: self.offset.values(rows, "offset")?,
-            length: self.length.values(rows, "length")?,
-            fua: self.fua.values(rows, "fua")?,
-            placement: self.placement.values(rows, "placement")?,
-            at,
-        })
-    }
-}
-
-impl<'a> Rows<'a> {
-    /// One after the other.
-    pub fn requests(self) -> impl ExactSizeIterator<Item = Request> + Clone + use<'a> {
-        (0..self.rows).map(move |row| {
-            let op = OPS[usize::from(self.op.at(row))];
-            let len = if op == BlockOp::Flush { 0 } else { self.length.at(row) };
-            Request {
+        let offset = self.offset.values(rows, "offset")?;
+        let length = self.length.values(rows, "length")?;
+        let fua = self.fua.values(rows, "fua")?;
+        let placement = self.placement.values(rows, "placement")?;
+        let request = |row| {
+            let number = op.at(row);
+            let op = *OPS.get(usize::from(number)).ok_or_else(|| {
+                let most = OPS.len() - 1;
+                let text = format!("request {row}: {number} is no operation: 0 to {most}");
+                UsageError::new_err(text)
+            })?;
+            Ok(Request {
                 op,
-                fua: self.fua.at(row),
-                placement: self.placement.at(row),
-                offset: self.offset.at(row),
-                len,
-                at: self.at.map(|at| Time(at.at(row))),
-            }
-        })
+                fua: fua.at(row),
+                placement: placement.at(row),
+                offset: offset.at(row),
+                len: if op == BlockOp::Flush { 0 } else { length.at(row) },
+                at: at.map(|at| Time(at.at(row))),
+            })
+        };
+        (0..rows).map(request).collect()
     }
 }
 

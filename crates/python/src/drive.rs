@@ -141,9 +141,9 @@ impl PyDrive {
     ) -> PyResult<u64> {
         let requests = Columns::new(rows, columns)?;
         let mut running = self.running()?;
-        let (host, rows) = (&mut running.get().host, requests.rows()?);
+        let (host, rows) = (&mut running.get().host, requests.requests()?);
         let bytes = data.as_ref().map(|data| data.as_slice()).transpose()?;
-        let taken = py.detach(|| host.submit(rows.requests(), bytes.map(Arc::from), keep));
+        let taken = py.detach(|| host.submit(rows.iter().copied(), bytes.map(Arc::from), keep));
         taken.map_err(|e| raised(&e))
     }
 
