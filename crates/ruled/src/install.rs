@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use rules::syntax::{ActionKind, Content, Map};
-use rules::{Checked, Compiled, Installer, Numbered};
+use port::OutOfMemory;
+use port::lazy::{SPARE, ask_for};
+use rules::syntax::{ActionKind, Content, Map, Set};
+use rules::{Checked, Compiled, Installer, Numbered, State};
 
 use crate::RuledError;
 
@@ -91,6 +93,11 @@ fn unknown(action: &ActionKind, remotes: u64) -> Option<&'static str> {
     })
 }
 
+/// Sees that there is memory for the maps of a set.
+pub(crate) fn ask_for_maps(set: &Set) -> Result<(), OutOfMemory> {
+    ask_for(State::bytes_of(set).saturating_add(SPARE), "the maps of its rules")
+}
+
 /// Who installs sets in a drive, on any thread, and sees how often their rules match.
 #[derive(Clone)]
 pub struct SetInstaller {
@@ -101,9 +108,11 @@ pub struct SetInstaller {
 impl SetInstaller {
     /// Installs another set, which decides from the next block on, and gives its number. State
     /// that it declares the same is kept; maps of addresses must be the same, at the same
-    /// places. Fails where the drive does not do all that the set asks for.
+    /// places. Fails where the drive does not do all that the set asks for, or there is no
+    /// memory for its maps.
     pub fn install(&self, rules: &Checked) -> Result<u64, RuledError> {
         self.suits.check(rules)?;
+        ask_for_maps(rules.set())?;
         Ok(self.installer.install(Compiled::new(rules)))
     }
 
@@ -120,5 +129,20 @@ impl SetInstaller {
     /// The set that the drive has, and how often its rules matched so far.
     pub fn rules(&self) -> Arc<Compiled> {
         self.installer.rules()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_that_memory_has_no_room_for_are_refused() {
+        let template = rules::parse(include_str!("../../../examples/rules/minimal.rules"));
+        let mut set = template.unwrap();
+        ask_for_maps(&set).unwrap();
+        set.maps[0].entries = 1 << 58;
+        let said = ask_for_maps(&set).unwrap_err().to_string();
+        assert!(said.contains("the maps of its rules"), "{said}");
     }
 }

@@ -386,6 +386,7 @@ impl<D: OpenChannel> Ruled<D> {
         }
         let shape = Shape { bytes, kept, max_bytes: MAX_BLOCKS as u64 * BLOCK_BYTES, depth: DEPTH };
         let commands = DEPTH * (MAX_BLOCKS + 1) + rows + 2 * units + MIGRATIONS + 1;
+        install::ask_for_maps(config.rules.set())?;
         let (rules, installer) = Live::new(Compiled::new(&config.rules));
         let owned = Blocks {
             own: Lazy::zeroed(blocks as usize, "the target's map")?,

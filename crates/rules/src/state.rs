@@ -49,6 +49,13 @@ pub enum StoreError {
 }
 
 impl State {
+    /// Bytes of memory that the maps of a set take: asked for beforehand, as a set that
+    /// somebody installs may have many entries.
+    pub fn bytes_of(set: &Set) -> u64 {
+        let entries = set.maps.iter().map(|map| map.entries);
+        entries.fold(0, u64::saturating_add).saturating_mul(size_of::<u64>() as u64)
+    }
+
     /// As a set begins: counters and entries at their least, entries of addresses at
     /// none, timers at time 0.
     pub fn new(set: &Set) -> State {
