@@ -403,21 +403,19 @@ class Drive:
         """
         if qd is not None:
             self.qd = qd
-        first = int(
-            self.submit(
-                op,
-                offset,
-                length,
-                at=at,
-                fua=fua,
-                placement=placement,
-                data=data,
-                keep=keep or expect is not None,
-            )[0]
+        ids = self.submit(
+            op,
+            offset,
+            length,
+            at=at,
+            fua=fua,
+            placement=placement,
+            data=data,
+            keep=keep or expect is not None,
         )
         done = self.advance()
-        if expect is not None:
-            _compare(done, first, _payload(expect))
+        if expect is not None and len(ids):
+            _compare(done, int(ids[0]), _payload(expect))
         return done
 
     def flush(self) -> Completions:

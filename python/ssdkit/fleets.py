@@ -270,6 +270,10 @@ def _kind(
     for name, of in zip(("writes", "errors", "temperature"), drawn, strict=True):
         if not isinstance(of, (int, float, Normal, LogNormal)) or isinstance(of, bool):
             raise TypeError(f"{name}: give a number, Normal(...) or LogNormal(...)")
+        if isinstance(of, (int, float)) and not math.isfinite(of):
+            raise UsageError(f"{name} is {of}: take a number")
+        if name == "temperature" and isinstance(of, (int, float)) and of <= -273.15:
+            raise UsageError(f"temperature is {of}: nothing is so cold")
         if name != "temperature" and _least(of) <= 0:
             raise UsageError(f"{name} is {of}: all that may be drawn are above 0")
     given = MIXED if workloads is None else workloads

@@ -149,8 +149,8 @@ class Store:
         pa, pq = optional("pyarrow", "sweep"), optional("pyarrow.parquet", "sweep")
         kind = part.parent.name
         try:
-            table = pq.ParquetFile(part, memory_map=False).read()
-        except (pa.ArrowInvalid, OSError) as e:
+            table = pq.ParquetFile(part, page_checksum_verification=True).read()
+        except (pa.ArrowException, UnicodeError, OSError) as e:
             raise Error(f"{part}: no rows can be read from it: {e}: remove it") from e
         if table.schema != self._schemas[kind]:
             raise UsageError(
@@ -178,7 +178,7 @@ def save(path: Path, table: Any) -> None:
     come through."""
     pa, pq = optional("pyarrow", "sweep"), optional("pyarrow.parquet", "sweep")
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     with open(path, "wb") as file:
         file.write(sink.getvalue())
         file.flush()

@@ -240,3 +240,14 @@ def test_threads_run_beside_each_other() -> None:
         thread.join()
     assert [report.ios for report in reports] == [50_000] * 2
     assert reports[0]["state_hash"] == reports[1]["state_hash"]
+
+
+def test_values_that_are_none_of_an_option_are_refused() -> None:
+    itself: list[object] = []
+    itself.append(itself)
+    values: list[Any] = [itself, [[1]], {}, b"1"]
+    for value in values:
+        with pytest.raises(TypeError):
+            ssdkit.bench("mem:null,size=16M", rw="randread", ios=1, qd=value)
+    with pytest.raises(UnicodeEncodeError):
+        ssdkit.bench("mem:null,size=16M", rw="randread", ios=1, snapshot="\udcff.ssd")

@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,14 @@ from ssdkit import Drive, Op
 
 SMALL = "mem:tlc,size=16M,groups=2,pus=2,pages=16"
 BLOCK = 4096
+
+
+@pytest.fixture(autouse=True)
+def alarms_are_interrupts() -> Iterator[None]:
+    """What an alarm does here is what Ctrl-C does."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGALRM, before)
 
 
 def columns(done: ssdkit.Completions) -> list[list[Any]]:
@@ -361,3 +370,59 @@ def test_counters_and_wear() -> None:
     assert grown.erases == drive.wear().sum() > 0
     assert grown.write_amplification is not None and grown.write_amplification > 1
     assert json.dumps(drive.config) and drive.config["size_bytes"] == drive.size
+
+
+def test_what_can_be_no_request_takes_none() -> None:
+    drive = Drive(SMALL)
+    with pytest.raises(ssdkit.UsageError, match="request 1: 200 is no operation"):
+        drive.submit(np.array([0, 200], np.uint8), [0, 0])
+    with pytest.raises(ssdkit.UsageError, match="drive time ends"):
+        drive.submit("write", 0, at=2**64 - 1)
+    with pytest.raises(ssdkit.UsageError, match="drive time ends"):
+        drive.advance(to=2**64 - 1)
+    assert len(drive.run("write", [])) == len(drive.trim([], [])) == 0
+    assert (drive.waiting, drive.now) == (0, 0)
+
+
+def test_arrays_that_change_meanwhile_cost_no_drive() -> None:
+    drive, ops, ends = Drive(SMALL, store="none"), np.zeros(100_000, np.uint8), threading.Event()
+
+    def change() -> None:
+        while not ends.is_set():
+            ops[:] = 200
+            ops[:] = 0
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(20):
+            try:
+                drive.submit(ops, 0)
+            except ssdkit.UsageError:
+                pass
+    finally:
+        ends.set()
+        thread.join()
+    waiting = drive.waiting
+    assert len(drive.advance()) == waiting
+
+
+def test_ctrl_c_at_the_end_of_a_short_call_keeps_what_completed() -> None:
+    drive, lost, interrupts = Drive(SMALL, store="none"), 0, 0
+    for n in range(60):
+        ids = drive.submit("read", np.zeros(2000, np.uint64))
+        given = 0
+        signal.setitimer(signal.ITIMER_REAL, 0.0002 + n * 0.00002)
+        try:
+            given = len(drive.advance())
+        except KeyboardInterrupt:
+            interrupts += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            given += len(drive.advance())
+        except KeyboardInterrupt:
+            given += len(drive.advance())
+        lost += len(ids) - given
+    # Between the call's end and the name that it is given there is nothing to be done.
+    assert lost <= 2000 * max(interrupts // 5, 1)

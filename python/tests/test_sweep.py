@@ -92,6 +92,24 @@ def test_rows_are_in_the_order_of_the_grid_and_nothing_is_run_twice(
     assert (more.ran, more.known) == (1, 1)
 
 
+def test_damaged_rows_are_an_error_and_never_others(client: Any, tmp_path: Path) -> None:
+    grid = {"qd": [16, 1, 4]}
+    first = ssdkit.sweep(READS, grid, scheduler=client, out=tmp_path)
+    (part,) = (tmp_path / "rows").glob("*.parquet")
+    good, told = part.read_bytes(), 0
+    for n in range(120):
+        bad = bytearray(good)
+        bad[n * len(bad) // 120] ^= 1 << n % 8
+        part.write_bytes(bad)
+        try:
+            rows = ssdkit.sweep(READS, grid, scheduler="tcp://127.0.0.1:1", out=tmp_path)
+        except (ssdkit.Error, OSError):
+            told += 1
+        else:
+            assert rows.table.equals(first.table), f"a flip at byte {n * len(bad) // 120}"
+    assert told > 60
+
+
 def test_a_failed_run_is_a_row_with_its_error(client: Any, tmp_path: Path) -> None:
     points = [{"drive": DRIVE}, {"drive": f"ssd:{tmp_path}/none.ssd,copy=yes"}]
     base = {"rw": "randread", "ios": 100}

@@ -8,7 +8,7 @@
 use clap::{Args, Command};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::UsageError;
 
@@ -23,8 +23,13 @@ pub fn parsed<T: Args>(
 ) -> PyResult<T> {
     let mut line = vec![name.to_string()];
     if let Some(options) = options {
-        for (key, value) in options {
-            add(&mut line, &key.extract::<String>()?.replace('_', "-"), &value)?;
+        // A copy: reading a value may run Python, which may change the dict.
+        for (key, value) in options.copy()? {
+            let key = key.extract::<String>()?.replace('_', "-");
+            match is_list(&value) {
+                true => value.try_iter()?.try_for_each(|each| add(&mut line, &key, &each?))?,
+                false => add(&mut line, &key, &value)?,
+            }
         }
     }
     line.push("--".into());
@@ -34,24 +39,24 @@ pub fn parsed<T: Args>(
     T::from_arg_matches(&matches).map_err(|e| refused(&e))
 }
 
-/// Adds one option, or each of a list.
+fn is_list(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()
+}
+
+/// Adds one option.
 fn add(line: &mut Vec<String>, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if value.is_none() {
     } else if value.is_instance_of::<PyBool>() {
         if value.is_truthy()? {
             line.push(format!("--{key}"));
         }
-    } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        for each in value.try_iter()? {
-            add(line, key, &each?)?;
-        }
     } else if value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyInt>()
         || value.is_instance_of::<PyFloat>()
     {
-        line.push(format!("--{key}={value}"));
+        line.push(format!("--{key}={}", text(value)?));
     } else if let Some(value) = plain(value)? {
-        line.push(format!("--{key}={value}"));
+        line.push(format!("--{key}={}", text(&value)?));
     } else {
         let kind = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
@@ -67,6 +72,14 @@ fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
     let found =
         ["__index__", "__fspath__"].into_iter().find(|name| value.hasattr(*name).unwrap_or(false));
     found.map(|name| value.call_method0(name)).transpose()
+}
+
+/// As Python's `str`; what is no Unicode raises, and so does a path of bytes.
+fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if value.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err("a path is a text, and not bytes"));
+    }
+    value.str()?.extract()
 }
 
 /// What the command line says, without its hints for a terminal.

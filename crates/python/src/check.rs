@@ -8,8 +8,8 @@ use pyo3::types::PyDict;
 use crate::arguments::parsed;
 use crate::error::raised;
 
-/// Raises what `bench` would of these options, or `replay` where a trace is given; of a
-/// drive in memory also what its name cannot be. No drive is made. Gives the drive's
+/// Raises what `bench` would of these options; where a trace is given, what `replay` would
+/// before it looks at that. Of a drive in memory also what its name cannot be. No drive is made. Gives the drive's
 /// name, written as its like are.
 #[pyfunction]
 #[pyo3(signature = (drive, trace = None, **options))]

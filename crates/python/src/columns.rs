@@ -5,17 +5,21 @@
 
 use load::host::{Completions, Request};
 use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1};
+use port::lazy::room_for;
 use port::{BlockOp, Status, Time};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::UsageError;
+use crate::error::{UsageError, raised};
 
 /// Operations by their numbers in Python.
 const OPS: [BlockOp; 5] =
     [BlockOp::Read, BlockOp::Write, BlockOp::Flush, BlockOp::Trim, BlockOp::WriteZeroes];
+
+/// The last ns of drive time that may be named: 292 years, so that no sum goes over the end.
+pub const LATEST: u64 = i64::MAX as u64;
 
 /// One value for all rows, or one of each.
 enum Column<'py, T: Element> {
@@ -109,16 +113,25 @@ impl<'py> Columns<'py> {
                 let text = format!("request {row}: {number} is no operation: 0 to {most}");
                 UsageError::new_err(text)
             })?;
+            let at = at.map(|at| at.at(row));
+            if let Some(late) = at.filter(|&at| at > LATEST) {
+                let text = format!("request {row}: at {late} ns: drive time ends at {LATEST}");
+                return Err(UsageError::new_err(text));
+            }
             Ok(Request {
                 op,
                 fua: fua.at(row),
                 placement: placement.at(row),
                 offset: offset.at(row),
                 len: if op == BlockOp::Flush { 0 } else { length.at(row) },
-                at: at.map(|at| Time(at.at(row))),
+                at: at.map(Time),
             })
         };
-        (0..rows).map(request).collect()
+        let mut all = room_for(rows, "requests").map_err(|e| raised(&e.into()))?;
+        for row in 0..rows {
+            all.push(request(row)?);
+        }
+        Ok(all)
     }
 }
 
@@ -155,7 +168,7 @@ fn parts_of(stories: &[port::Story]) -> Vec<(String, Vec<u64>)> {
                 all.push(((part, behind), vec![0; stories.len()]));
                 all.len() - 1
             });
-            all[at].1[row] = ns;
+            all[at].1[row] += ns;
         }
     }
     let name = |(part, behind): Name| match behind {

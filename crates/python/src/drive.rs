@@ -23,7 +23,7 @@ use pyo3::types::PyDict;
 use targets::Victim;
 
 use crate::arguments::parsed;
-use crate::columns::{Columns, given};
+use crate::columns::{Columns, LATEST, given};
 use crate::error::{Error, UsageError, raised};
 use crate::policy::{PYTHON, Policy};
 use crate::value::python;
@@ -143,7 +143,9 @@ impl PyDrive {
         let mut running = self.running()?;
         let (host, rows) = (&mut running.get().host, requests.requests()?);
         let bytes = data.as_ref().map(|data| data.as_slice()).transpose()?;
-        let taken = py.detach(|| host.submit(rows.iter().copied(), bytes.map(Arc::from), keep));
+        // Copied while no other thread of Python can change it.
+        let bytes = bytes.map(Arc::from);
+        let taken = py.detach(|| host.submit(rows.iter().copied(), bytes, keep));
         taken.map_err(|e| raised(&e))
     }
 
@@ -155,6 +157,10 @@ impl PyDrive {
         to: Option<u64>,
         completions: Option<usize>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(late) = to.filter(|&to| to > LATEST) {
+            let text = format!("to={late}: drive time ends at {LATEST} ns");
+            return Err(UsageError::new_err(text));
+        }
         let until = match (to, completions) {
             (Some(to), _) => Until::Time(Time(to)),
             (None, Some(count)) => Until::Completions(count),
@@ -291,15 +297,25 @@ impl Running {
         let (mut looked, mut signal) = (Instant::now(), None);
         let mut look = || {
             if looked.elapsed() >= LOOK_EVERY {
-                signal = Python::attach(|py| py.check_signals()).err();
+                // An interpreter that ends takes nobody in.
+                match Python::try_attach(|py| py.check_signals()) {
+                    Some(checked) => signal = checked.err(),
+                    None => return false,
+                }
                 looked = Instant::now();
             }
             signal.is_none()
         };
         let host = &mut self.host;
         let advanced = py.detach(|| host.advance(until, &mut look));
-        let raises = self.made.policy.as_ref().and_then(|policy| policy.raised()).or(signal);
-        let all = advanced.map_err(|e| raised(&e))?;
+        // One that came since is raised here, and not when what completed is given away.
+        let signal = signal.or_else(|| py.check_signals().err());
+        let raises = signal.or_else(|| self.made.policy.as_ref()?.raised());
+        let all = match (advanced, raises.as_ref()) {
+            (Ok(all), _) => all,
+            (Err(_), Some(_)) => return Err(raises.expect("it is there")),
+            (Err(e), None) => return Err(raised(&e)),
+        };
         let all = match self.held.take() {
             Some(held) => held.and(all),
             None => all,

@@ -41,10 +41,12 @@ impl Observer for Interpreter {
             return true;
         }
         let phase = self.seen().phase.clone();
-        let asked = Python::attach(|py| {
+        let asked = Python::try_attach(|py| {
             py.check_signals()?;
             self.progress.as_ref().map_or(Ok(()), |call| call.call1(py, (phase, part)).map(drop))
         });
+        // An interpreter that ends takes nobody in, and has no use for what is measured.
+        let Some(asked) = asked else { return false };
         let goes_on = asked.is_ok();
         if let Err(error) = asked {
             self.seen().error.get_or_insert(error);

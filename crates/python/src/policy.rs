@@ -110,9 +110,11 @@ impl VictimPolicy for Asking {
 
     fn choose(&mut self, unit: usize, valid: &dyn Fn(usize) -> u32) -> Option<usize> {
         if self.orders[unit].is_empty() && !self.policy.stop.load(Ordering::Relaxed) {
-            match Python::attach(|py| self.ask(py, unit, valid)) {
-                Ok(order) => self.orders[unit] = order,
-                Err(error) => self.policy.fail(error),
+            // An interpreter that ends is not asked: the drive decides.
+            match Python::try_attach(|py| self.ask(py, unit, valid)) {
+                Some(Ok(order)) => self.orders[unit] = order,
+                Some(Err(error)) => self.policy.fail(error),
+                None => {}
             }
         }
         let chunk = self.orders[unit].pop_front()?;
