@@ -45,19 +45,21 @@
 //! - A later write has higher numbers than all blocks that opening saw, so what a cut
 //!   left behind a missing block is never taken for a later one's.
 //!
-//! A change whose record is longer than a write is made *alone*: all pages are
-//! written, a mark says that nothing is to be replayed, the change is made without a
-//! record, and its pages, one batch of the store, are made durable before any
-//! other change.
+//! A change whose record is longer than a write, or which could not be done again
+//! for want of pages ([`room`]), is made *alone*: all pages are written, a mark says
+//! that nothing is to be replayed, the change is made without a record, and its pages,
+//! one batch of the store, are made durable before any other change.
 //!
 //! All memory is taken when the log is made.
 
 pub(crate) mod block;
 pub(crate) mod record;
+pub(crate) mod room;
 
 use std::collections::VecDeque;
 
 use self::block::{Head, PAYLOAD};
+use self::room::{Need, Room, Spell};
 use crate::store::PageStore;
 
 /// The number of the log's writes, above those of batches.
@@ -80,6 +82,15 @@ struct Mark {
     /// Pages dirty since then or before have no effect of its records or later
     /// ones, or became dirty before them.
     stamp: u64,
+    spell: Spell,
+}
+
+/// A change that is to be logged.
+#[derive(Clone, Copy)]
+pub(crate) struct Change {
+    /// Bytes of its record.
+    pub(crate) bytes: usize,
+    pub(crate) need: Need,
 }
 
 /// How far a change is that is made alone.
@@ -126,6 +137,10 @@ pub(crate) struct Redo {
     /// Records that are in no write yet, and the cache's stamp before them.
     pending: Vec<u8>,
     stamp: u64,
+    /// Pages that its records need.
+    room: Room,
+    /// What the change needs that was admitted last.
+    admitted: Need,
     /// Records so far; of them written or on their way; of them durable.
     records: u64,
     sealed: u64,
@@ -149,14 +164,16 @@ pub(crate) struct Redo {
 
 impl Redo {
     /// A log without records, whose next block is `next`: a ring of `blocks`, of
-    /// which `most` are written at once.
-    pub(crate) fn new(blocks: u64, most: usize, next: u64) -> Redo {
+    /// which `most` are written at once, beside `pages` pages.
+    pub(crate) fn new(blocks: u64, most: usize, next: u64, pages: u64) -> Redo {
         let most = most.min((blocks / 4) as usize) * PAYLOAD;
         Redo {
             blocks,
             most,
             pending: Vec::with_capacity(most),
             stamp: 0,
+            room: Room::new(pages),
+            admitted: Need::default(),
             records: 0,
             sealed: 0,
             durable: 0,
@@ -193,11 +210,13 @@ impl Redo {
         self.hold || self.full || !matches!(self.alone, Alone::No | Alone::Ready)
     }
 
-    /// Whether a change with a record of `bytes` may be made now. If so, and it is
-    /// made, it is to be logged ([`Redo::log`]) before anything else; `stamp` is the
-    /// last that the cache gave.
-    pub(crate) fn admits(&mut self, bytes: usize, stamp: u64) -> bool {
-        if bytes > self.most {
+    /// Whether a change may be made now. If so, and it is made, it is to be logged
+    /// ([`Redo::log`]) before anything else; `stamp` is the last that the cache gave. The
+    /// tree has `height` levels, and `free` free pages.
+    pub(crate) fn admits(&mut self, change: Change, stamp: u64, height: usize, free: u64) -> bool {
+        let Change { bytes, need } = change;
+        self.admitted = need;
+        if !self.room.admits(need, height, free) || bytes > self.most {
             let ready = self.alone == Alone::Ready && !self.hold;
             if self.alone == Alone::No {
                 self.alone = Alone::Wanted;
@@ -217,11 +236,10 @@ impl Redo {
         fits
     }
 
-    /// Appends a record of so many bytes, as it was admitted; one that is too long was
-    /// made alone.
+    /// Appends a record of so many bytes, as it was admitted, if it was not to be made
+    /// alone.
     pub(crate) fn log(&mut self, bytes: usize, put: impl FnOnce(&mut Vec<u8>)) {
-        if bytes > self.most {
-            assert!(self.alone == Alone::Ready, "it was admitted");
+        if self.alone == Alone::Ready {
             self.alone = Alone::Made;
             self.counters.alone += 1;
             return;
@@ -229,6 +247,7 @@ impl Redo {
         let before = self.pending.len();
         put(&mut self.pending);
         assert_eq!(self.pending.len(), before + bytes, "as long as was said");
+        self.room.log(self.admitted);
         self.records += 1;
         self.counters.records += 1;
         self.counters.bytes += bytes as u64;
@@ -263,10 +282,12 @@ impl Redo {
             Alone::Marking => {
                 self.from = first;
                 self.marks.clear();
+                self.room.keep(std::iter::empty());
                 MARK
             }
             _ => {
-                self.marks.push_back(Mark { block: first, stamp: self.stamp });
+                let spell = self.room.seal();
+                self.marks.push_back(Mark { block: first, stamp: self.stamp, spell });
                 block::count(self.pending.len())
             }
         };
@@ -302,7 +323,8 @@ impl Redo {
     /// Which pages are to be made durable so that there is room: those dirty since
     /// that stamp or before. `None` while there is enough.
     pub(crate) fn wants_room(&self) -> Option<u64> {
-        if 2 * self.used() < self.blocks {
+        let short = self.marks.len() > 1 && self.room.is_short();
+        if 2 * self.used() < self.blocks && !short {
             return None;
         }
         // The older half of what is used.
@@ -327,6 +349,7 @@ impl Redo {
         {
             self.from = first.block;
         }
+        self.room.keep(self.marks.iter().map(|mark| mark.spell));
         self.full = false;
     }
 }

@@ -177,6 +177,8 @@ pub struct Tree<S = AnyStore<'static>> {
     /// The root, and how many levels there are.
     root_page: u64,
     levels: usize,
+    /// Pages that are free, with those that were never used.
+    free_pages: u64,
     /// Changes of one operation on several pages belong together.
     together: bool,
     /// The group is wanted written, or room for pages.
@@ -279,6 +281,7 @@ impl<S: PageStore> Tree<S> {
             hard,
             root_page: 0,
             levels: 1,
+            free_pages: 0,
             together: false,
             pressed: false,
             asked: false,

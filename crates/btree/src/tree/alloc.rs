@@ -110,6 +110,11 @@ impl<S: PageStore> Tree<S> {
         self.meta_view().u64(FREE_AT)
     }
 
+    /// Counts the pages that are free or were never used.
+    fn count_free(&mut self) {
+        self.free_pages = self.store.pages() - self.pages_used();
+    }
+
     /// Makes page 0 and an empty root.
     pub(super) fn format(&mut self) -> Result<(), Error> {
         let (full, beside) = (Error::Full(self.store.pages()), self.store.beside().blocks);
@@ -126,6 +131,7 @@ impl<S: PageStore> Tree<S> {
         page.put_u64(UNUSED_AT, 1);
         page.put_u64(BESIDE_AT, beside);
         self.cache.mark(meta, true);
+        self.count_free();
         let (root, _) = self.alloc(Kind::Leaf, 0);
         self.set_root(root, 1);
         Ok(())
@@ -154,6 +160,7 @@ impl<S: PageStore> Tree<S> {
             return Err(Error::NotATree("page 0 does not add up"));
         }
         (self.root_page, self.levels) = (root, height);
+        self.count_free();
         if version != VERSION {
             // It is in the first batch: with what older programs would not read, or
             // before it.
@@ -235,6 +242,7 @@ impl<S: PageStore> Tree<S> {
     /// A free page, one that is not just being read: the read of a page that
     /// was given up since may still be under way.
     fn pick(&mut self) -> u64 {
+        self.free_pages -= 1;
         let count = self.listed();
         if let Some(i) = (0..count).rev().find(|&i| !self.cache.is_read(self.listed_page(i))) {
             let page = self.listed_page(i);
@@ -263,6 +271,7 @@ impl<S: PageStore> Tree<S> {
         }
         let free = self.free_count();
         self.put_meta(FREE_AT, free + 1);
+        self.free_pages += 1;
         if let Some(frame) = self.cache.find(page)
             && self.cache[frame].state == State::Ready
         {

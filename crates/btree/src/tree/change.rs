@@ -54,7 +54,13 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn try_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.writable()?;
         let path = self.locate(key)?;
-        self.admit_record(record::size_of_one(key, Some(value)))?;
+        if let Err(stop) = self.admit_record(record::change_of_one(key, Some(value))) {
+            // What finds no room waits for nothing.
+            if !self.fits_simply(&path, key, value) {
+                self.ensure_pages(self.worst(key.len(), Some(value.len())).pages)?;
+            }
+            return Err(stop);
+        }
         if self.put_simply(&path, key, value)? {
             self.log_one(key, Some(value));
             return Ok(());
@@ -65,6 +71,18 @@ impl<S: PageStore> Tree<S> {
         self.apply_put(&path, key, value);
         self.log_one(key, Some(value));
         Ok(())
+    }
+
+    /// Whether [`Tree::put_simply`] would put a record.
+    fn fits_simply(&self, path: &Path, key: &[u8], value: &[u8]) -> bool {
+        let view = self.cache.view(path.leaf());
+        let old = match view.search(key).map(|i| view.value(i)) {
+            Ok(old @ Value::Inline(_)) => old.cost(key.len()),
+            Ok(Value::Overflow(..)) => return false,
+            Err(_) => 0,
+        };
+        is_inline(key.len(), value.len())
+            && Value::Inline(value).cost(key.len()) <= view.room() + old
     }
 
     /// Puts a record where only its leaf changes. False where more would.
@@ -217,7 +235,7 @@ impl<S: PageStore> Tree<S> {
         if self.cache.view(path.leaf()).search(key).is_err() {
             return Ok(Outcome::Missing);
         }
-        self.admit_record(record::size_of_one(key, None))?;
+        self.admit_record(record::change_of_one(key, None))?;
         let view = self.cache.view(path.leaf());
         let Ok(i) = view.search(key) else { return Ok(Outcome::Missing) };
         let old = view.value(i);
@@ -344,7 +362,7 @@ impl<S: PageStore> Tree<S> {
         self.writable()?;
         self.see_all(bytes)?;
         let worst = self.worst_of(bytes)?;
-        self.admit_record(record::size_of(bytes))?;
+        self.admit_record(record::change_of(bytes))?;
         self.reserve(worst)?;
         // What had to give way for that is read again.
         self.see_all(bytes)?;

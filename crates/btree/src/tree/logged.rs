@@ -4,7 +4,7 @@
 use super::{Flush, Stop, Tree};
 use crate::error::Error;
 use crate::op::{Outcome, Sink};
-use crate::redo::{Alone, Commit, Redo, RedoCounters, record};
+use crate::redo::{Alone, Change, Commit, Redo, RedoCounters, record};
 use crate::store::{PageStore, StoreError};
 
 impl<S: PageStore> Tree<S> {
@@ -13,13 +13,12 @@ impl<S: PageStore> Tree<S> {
         self.redo.as_ref().map(|redo| redo.counters)
     }
 
-    /// Sees that a change with a record of so many bytes can be logged. To be asked
-    /// before it changes anything.
+    /// Sees that a change can be logged. To be asked before it changes anything.
     #[inline]
-    pub(super) fn admit_record(&mut self, bytes: usize) -> Result<(), Stop> {
+    pub(super) fn admit_record(&mut self, change: Change) -> Result<(), Stop> {
         let stamp = self.cache.stamp();
         let Some(redo) = &mut self.redo else { return Ok(()) };
-        if redo.admits(bytes, stamp) {
+        if redo.admits(change, stamp, self.levels, self.free_pages) {
             return Ok(());
         }
         self.asked = true;

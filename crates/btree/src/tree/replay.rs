@@ -67,15 +67,7 @@ impl<S: PageStore> Tree<S> {
         }
         let places = self.look_at_log(blocks)?;
         let chain = self.find_chain(&places)?;
-        let replayed = match self.replay(&chain, false) {
-            // Keys that later records take out may be in the way of earlier ones: all
-            // keys of records give way first.
-            Err(Error::Full(_)) => {
-                self.replay(&chain, true)?;
-                self.replay(&chain, false)?
-            }
-            other => other?,
-        };
+        let replayed = self.replay(&chain)?;
         self.settle()?;
         let mut redo = self.mark(blocks, chain.next)?;
         redo.counters.replayed = replayed;
@@ -84,7 +76,7 @@ impl<S: PageStore> Tree<S> {
 
     /// Writes a mark as the next block.
     fn mark(&mut self, blocks: u64, next: u64) -> Result<Redo, Error> {
-        let mut redo = Redo::new(blocks, self.store.max_batch(), next);
+        let mut redo = Redo::new(blocks, self.store.max_batch(), next, self.store.pages());
         redo.write_mark(&mut self.store);
         while !redo.is_durable() {
             match self.next_done()? {
@@ -163,9 +155,8 @@ impl<S: PageStore> Tree<S> {
         Ok(Chain { from: last.from, end, next: last.number + 1 })
     }
 
-    /// Does the records of a chain again, in order; or, with `clears`, takes their keys
-    /// out. Gives how many there were.
-    fn replay(&mut self, chain: &Chain, clears: bool) -> Result<u64, Error> {
+    /// Does the records of a chain again, in order. Gives how many there were.
+    fn replay(&mut self, chain: &Chain) -> Result<u64, Error> {
         let (mut bytes, mut count) = (Vec::new(), 0);
         for number in chain.from..chain.end {
             // A write begins with a record, and ends with one, but for the last.
@@ -173,20 +164,20 @@ impl<S: PageStore> Tree<S> {
             if self.read_block(number, &mut bytes)? && left > 0 {
                 return Err(senseless());
             }
-            count += self.replay_bytes(&mut bytes, clears)?;
+            count += self.replay_bytes(&mut bytes)?;
         }
         // What is left is of a write that was cut.
         Ok(count)
     }
 
     /// Does the records again that are whole, and leaves the rest.
-    fn replay_bytes(&mut self, bytes: &mut Vec<u8>, clears: bool) -> Result<u64, Error> {
+    fn replay_bytes(&mut self, bytes: &mut Vec<u8>) -> Result<u64, Error> {
         let (mut rest, mut count) = (&bytes[..], 0);
         loop {
             match record::next(rest) {
                 Next::Record(record, behind) => {
                     for write in record::writes(record) {
-                        self.replay_one(Write { value: write.value.filter(|_| !clears), ..write })?;
+                        self.replay_one(write)?;
                     }
                     (rest, count) = (behind, count + 1);
                 }

@@ -20,10 +20,10 @@ use crate::common::{
 };
 
 /// Few, so that the ring goes round often.
-const RING: u64 = 64;
+pub const RING: u64 = 64;
 
 /// In place, with a log.
-struct InPlace;
+pub struct InPlace;
 
 const LOGGED_IN_PLACE: InPlaceConfig = InPlaceConfig { redo: RING, ..IN_PLACE };
 
@@ -45,7 +45,7 @@ impl Kind for InPlace {
 }
 
 /// In a log, with another one.
-struct Log;
+pub struct Log;
 
 const LOG: LogConfig = LogConfig {
     segment_blocks: 64,
@@ -75,18 +75,18 @@ impl Kind for Log {
 }
 
 /// Over a drive with batched writes.
-type Batched = BatchStore<OnBatches>;
+pub type Batched = BatchStore<OnBatches>;
 
-fn batched(drive: BatchDrive) -> Batched {
+pub fn batched(drive: BatchDrive) -> Batched {
     let shape = drive.shape;
     BatchStore::new(any(drive), shape, 128, no_clock).unwrap()
 }
 
-fn create_batched(drive: BatchDrive) -> Tree<Batched> {
+pub fn create_batched(drive: BatchDrive) -> Tree<Batched> {
     Tree::create(batched(drive).with_redo(RING).unwrap(), SMALL, Time::ZERO).unwrap()
 }
 
-fn open_batched(drive: BatchDrive) -> Tree<Batched> {
+pub fn open_batched(drive: BatchDrive) -> Tree<Batched> {
     Tree::open(batched(drive), SMALL, Time::ZERO).unwrap()
 }
 

@@ -144,7 +144,7 @@ pub fn crashes_lose_nothing_that_was_flushed<K: Kind>(seeds: std::ops::Range<u64
 /// Opens a few times, and crashes each time before that has ended. What a
 /// drive was when the store is gone, only the store knew: so the drive is
 /// shared here.
-fn crash_while_opening<K: Kind>(drive: MemoryDrive, rng: &mut Rng, fuse: &Fuse) -> MemoryDrive {
+pub fn crash_while_opening<K: Kind>(drive: MemoryDrive, rng: &mut Rng, fuse: &Fuse) -> MemoryDrive {
     let shape = drive.shape;
     let shared = Rc::new(RefCell::new(drive));
     for _ in 0..rng.below(3) {

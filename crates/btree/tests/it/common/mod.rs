@@ -526,6 +526,8 @@ pub struct Checked<S> {
     heard: Heard,
     /// Steps under way at most.
     pub width: usize,
+    /// Puts and batches that found the store full, if that may be.
+    pub refused: Option<u64>,
 }
 
 impl<S: PageStore> Checked<S> {
@@ -541,6 +543,7 @@ impl<S: PageStore> Checked<S> {
             next_tag: 1,
             heard: Heard::default(),
             width: 8,
+            refused: None,
         }
     }
 
@@ -567,6 +570,12 @@ impl<S: PageStore> Checked<S> {
         outcome: Result<Outcome, Error>,
         records: Records,
     ) {
+        if let (Some(refused), Step::Put(..) | Step::Batch(_), Err(Error::Full(_))) =
+            (&mut self.refused, &step, outcome)
+        {
+            *refused += 1;
+            return;
+        }
         let outcome = outcome.unwrap_or_else(|error| panic!("{step:?}: {error}"));
         match &step {
             Step::Get(key) => {
