@@ -20,6 +20,8 @@ import numpy as np
 
 from ssdkit import _core
 from ssdkit._core import UsageError
+from ssdkit._crew import CONNECT, TEMPORARY, Crew
+from ssdkit._folders import temporary
 from ssdkit.fleet_run import (
     Drawn,
     Kind,
@@ -42,7 +44,7 @@ from ssdkit.fleet_statistics import (
 from ssdkit.sweep_extra import build, optional
 from ssdkit.sweep_run import without
 from ssdkit.sweep_store import Store
-from ssdkit.sweeps import Crew, bar_of, temporary
+from ssdkit.sweeps import bar_of
 
 __all__ = ["Fleet", "LogNormal", "Normal", "fleet"]
 
@@ -202,6 +204,7 @@ def fleet(
     out: str | os.PathLike[str] | None = None,
     scheduler: Any = None,
     workers: int | None = None,
+    connect_timeout: float = CONNECT,
     progress: bool | None = None,
 ) -> Fleet:
     """Lives the lives of so many drives, and gives them as a :class:`Fleet`.
@@ -214,8 +217,8 @@ def fleet(
     several by name: ``{"name": (weight, options)}``. ``seed`` is what all is drawn from.
 
     ``acceleration``: each erase stands for so many. ``windows`` are told of, each of
-    ``bursts`` bursts of requests with rest between. ``out``, ``scheduler``, ``workers`` and
-    ``progress`` are as of :func:`ssdkit.sweep`.
+    ``bursts`` bursts of requests with rest between. ``out``, ``scheduler``, ``workers``,
+    ``connect_timeout`` and ``progress`` are as of :func:`ssdkit.sweep`.
 
     Raises :class:`ssdkit.UsageError` for what cannot be, before anything lives.
 
@@ -223,6 +226,7 @@ def fleet(
     >>> len(lives), lives.windows.num_rows
     (2, 4)
     """
+    crew = Crew(scheduler, workers, connect_timeout)
     kind = _kind(
         drive,
         years,
@@ -237,9 +241,9 @@ def fleet(
     for module in ("pyarrow", "distributed"):
         optional(module, "sweep")
     with ExitStack() as stack:
-        folder = Path(out) if out is not None else stack.enter_context(temporary())
+        folder = Path(out) if out is not None else stack.enter_context(temporary(TEMPORARY))
         store = stack.enter_context(Store(folder, windows_schema()))
-        crew = stack.enter_context(Crew(scheduler, workers))
+        stack.enter_context(crew)
         bar = stack.enter_context(bar_of(progress, drives))
         known, passing = _lived(lives, kind, store, crew, bar)
         table = _in_order(store.table(), lives)

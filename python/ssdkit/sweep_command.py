@@ -19,7 +19,7 @@ from ssdkit.sweeps import Sweep, sweep
 
 #: What a file may have beside ``base``.
 SECTIONS = ("base", "sweep", "grid", "points", "latin-hypercube", "sobol", "knee")
-SETTINGS = ("share", "reports", "invalid", "workers")
+SETTINGS = ("share", "reports", "invalid", "workers", "connect_timeout")
 #: What a table of the text form shows beside the points.
 SHOWN = ("iops", "latency_p50_ns", "latency_p999_ns", "write_amplification")
 

@@ -12,19 +12,21 @@ import getpass
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import ssdkit
 from ssdkit import _core
 from ssdkit._core import Error, UsageError
+from ssdkit._folders import Held, clear, remove
 from ssdkit.sweep_extra import build
 from ssdkit.sweep_grid import Point, key_of, plain
 
@@ -287,6 +289,8 @@ def perform(run: Run, expected: str, keep: bool, place: str) -> Outcome:
     error, lasting = None, True
     try:
         row = _row(as_dict(_measured(run, place)), keep)
+    except _NoAgedDriveError as e:
+        error, lasting = str(e), False
     except Error as e:
         error = str(e)
         # Of a run whose requests failed there is a report all the same.
@@ -322,24 +326,48 @@ def _measured(run: Run, place: str) -> Any:
     aging = run.aged()
     if aging is None:
         return ssdkit.bench(run.drive, **run.options)
-    path, steady = aged_drive(run.drive, aging, aged_folder(place))
     done = ("precondition", "steady_rounds", "steady_round")
     options = {key: value for key, value in run.options.items() if key not in done}
-    report = as_dict(ssdkit.bench(f"ssd:{path},copy=yes", **options))
+    with aged_folder(place) as folder:
+        path, steady = aged_drive(run.drive, aging, folder)
+        report = as_dict(ssdkit.bench(f"ssd:{path},copy=yes", **options))
     return {**report, "steady": steady}
 
 
-def aged_folder(place: str) -> Path:
-    """Where this machine keeps aged drives while a sweep runs: in ``SSDKIT_AGED``, or a
-    folder of this user's for temporary files."""
+#: Sweeps whose aged drives a worker keeps until it is told that they have ended: of one that
+#: was killed nobody tells it.
+KEPT = 4
+_kept: OrderedDict[str, Held] = OrderedDict()
+_keeping = Lock()
+
+
+def _aged_root() -> Path:
+    """Where this machine keeps aged drives: in ``SSDKIT_AGED``, or a folder of this user's
+    for temporary files."""
     named = os.environ.get("SSDKIT_AGED")
     name = getpass.getuser().replace("/", "_")
-    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"ssdkit-aged-{name}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise Error(f"{folder} is somebody else's: set SSDKIT_AGED to a folder of your own")
-    (folder / place).mkdir(exist_ok=True)
-    return folder / place
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"ssdkit-aged-{name}"
+
+
+@contextmanager
+def aged_folder(place: str) -> Iterator[Path]:
+    """The folder of this machine for the aged drives of a sweep. Nobody removes it meanwhile,
+    nor while this process may need it again; those that are nobody's any more go."""
+    root = _aged_root()
+    held = Held(root / place)
+    try:
+        if root.stat().st_uid != os.getuid():
+            raise Error(f"{root} is somebody else's: set SSDKIT_AGED to a folder of your own")
+        with _keeping:
+            if place not in _kept:
+                clear(root, "[0-9a-f]" * len(place))
+                _kept[place] = Held(root / place)
+            _kept.move_to_end(place)
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)[1].release()
+        yield held.folder
+    finally:
+        held.release()
 
 
 def aged_drive(drive: str, aging: Mapping[str, Any], folder: Path) -> tuple[Path, Any]:
@@ -353,19 +381,34 @@ def aged_drive(drive: str, aging: Mapping[str, Any], folder: Path) -> tuple[Path
         if not path.exists():
             made = folder / f"{name}.making"
             made.unlink(missing_ok=True)
-            report = as_dict(ssdkit.bench(drive, snapshot=str(made), **aging))
+            try:
+                report = as_dict(ssdkit.bench(drive, snapshot=str(made), **aging))
+            except UsageError:
+                raise
+            except Error as e:
+                raise _NoAgedDriveError(str(e)) from e
             about.write_text(json.dumps(report.get("steady")), encoding="ascii")
             made.rename(path)
         return path, json.loads(about.read_text(encoding="ascii"))
 
 
 def forget_aged(place: str) -> None:
-    """Removes the aged drives of a sweep from this machine."""
-    folder = aged_folder(place)
-    shutil.rmtree(folder, ignore_errors=True)
-    # Another sweep may have its own there.
-    with suppress(OSError):
-        folder.parent.rmdir()
+    """This process needs the aged drives of a sweep no more: who is the last on this machine
+    removes them."""
+    with _keeping:
+        kept = _kept.pop(place, None)
+        if kept is not None:
+            kept.release()
+    root = _aged_root()
+    remove(root / place)
+    # Another sweep may have its own there; and a folder that was named stays.
+    if "SSDKIT_AGED" not in os.environ:
+        with suppress(OSError):
+            root.rmdir()
+
+
+class _NoAgedDriveError(Error):
+    """An aged drive could not be made. The disk may be full: it is no part of a row."""
 
 
 class WorkerVersionError(Error):

@@ -9,36 +9,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ssdkit._core import Error, UsageError
+from ssdkit._crew import CONNECT, TEMPORARY, Crew
+from ssdkit._folders import temporary
 from ssdkit.sweep_extra import build, optional
 from ssdkit.sweep_grid import Grid, Knee, LatinHypercube, Point, Range, Sobol, key_of, points_of
-from ssdkit.sweep_run import Outcome, Run, WorkerVersionError, base_of, forget_aged, perform, run_of
+from ssdkit.sweep_run import (
+    Outcome,
+    Run,
+    WorkerVersionError,
+    aged_folder,
+    base_of,
+    forget_aged,
+    perform,
+    run_of,
+)
 from ssdkit.sweep_store import Store, table_of
 
 __all__ = ["Knee", "LatinHypercube", "Range", "Sobol", "Sweep", "WorkerVersionError", "sweep"]
-
-#: Tasks that a worker has at once: one that it is at, and what comes next.
-AHEAD = 4
-
-#: What workers of ours leave: with it three processes that wait take 1 % of a processor, and
-#: without 8 %.
-QUIET = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "500ms",
-    "distributed.admin.system-monitor.interval": "5s",
-}
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -91,6 +87,7 @@ def sweep(
     share: bool = True,
     reports: bool = False,
     invalid: str = "refuse",
+    connect_timeout: float = CONNECT,
     progress: bool | None = None,
 ) -> Sweep:
     """Runs ``bench`` (or ``replay``) for each point of a grid.
@@ -108,12 +105,13 @@ def sweep(
     preconditioning share one aged drive; a row is then what ``bench`` gives with
     ``snapshot``, and without it what it gives without. ``reports`` keeps each whole report
     as JSON, in the column ``report``. ``invalid="row"``: a point that cannot be is a row
-    with its error, and does not end the sweep. ``progress`` shows a bar; by default on a
-    terminal.
+    with its error, and does not end the sweep. ``connect_timeout`` is how long a scheduler
+    has for its answer, in seconds. ``progress`` shows a bar; by default on a terminal.
 
     Raises :class:`ssdkit.UsageError`, before anything is run, for a grid that is empty or
-    contradicts the base or itself, and for a point that cannot be; :class:`ssdkit.Error`
-    for a full disk, and for a worker that has another build of ssdkit. A run that fails is
+    contradicts the base or itself, for a point that cannot be, and for what is no address of a
+    scheduler; :class:`ssdkit.Error` for a full disk, for a scheduler that does not answer, and
+    for a worker that has another build of ssdkit. A run that fails is
     a row with its ``error``. Ctrl-C ends it at once; what came is kept.
 
     >>> done = sweep(
@@ -126,10 +124,7 @@ def sweep(
     """
     if invalid not in ("refuse", "row"):
         raise UsageError(f"invalid is {invalid!r}: take 'refuse' or 'row'")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise UsageError(f"workers is {workers!r}: take 1 or more")
-    if workers is not None and scheduler is not None:
-        raise UsageError("workers are started here, and a scheduler has its own: give one of both")
+    crew = Crew(scheduler, workers, connect_timeout)
     points = points_of(grid)
     common = base_of(base, points.keys)
     tried = _Tried(common, share, invalid)
@@ -138,10 +133,16 @@ def sweep(
     for module in ("pyarrow", "distributed"):
         optional(module, "sweep")
     with ExitStack() as stack:
-        folder = Path(out) if out is not None else stack.enter_context(temporary())
-        place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+        folder = Path(out) if out is not None else stack.enter_context(temporary(TEMPORARY))
+        # Workers may serve sweeps of several machines, whose folders have the same names.
+        told_apart = f"{os.uname().nodename}:{folder.resolve()}"
+        place = hashlib.sha256(told_apart.encode(errors="surrogateescape")).hexdigest()[:16]
         store = stack.enter_context(Store(folder))
-        crew = Crew(scheduler, workers, lambda: forget_aged(place))
+        if scheduler is None and share:
+            # Here it is known how long they are needed: as long as this process goes on.
+            stack.callback(forget_aged, place)
+            stack.enter_context(aged_folder(place))
+        crew.after = partial(forget_aged, place)
         stack.enter_context(crew)
         bar = stack.enter_context(bar_of(progress, len(plan)))
         rounds = _Rounds(store, crew, tried, (reports, place), bar)
@@ -289,138 +290,6 @@ def run_told(outcome: Outcome) -> dict[str, Any]:
     passing = None if outcome.lasting else outcome.error
     told = {"key": outcome.key, "worker": outcome.worker, "error": passing}
     return {**told, "wall_seconds": outcome.seconds}
-
-
-class Crew:
-    """Who runs tasks: a Dask cluster, which is made when the first task comes. ``after`` is
-    called on each machine at the end."""
-
-    def __init__(
-        self, scheduler: Any, workers: int | None, after: Callable[[], None] | None = None
-    ) -> None:
-        self.scheduler, self.workers, self.after = scheduler, workers, after
-        self._stack = ExitStack()
-        self._client: Any = None
-
-    def __enter__(self) -> Crew:  # noqa: PYI034  (Python 3.10 has no Self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if self._client is not None and kind is None and self.after is not None:
-            self._client.run(self.after, on_error="ignore")
-        self._stack.close()
-
-    def client(self) -> Any:
-        """A client whose workers all have this build."""
-        if self._client is not None:
-            return self._client
-        distributed = optional("distributed", "sweep")
-        if self.scheduler is None:
-            self._client = self._stack.enter_context(self._local(distributed))
-        elif isinstance(self.scheduler, str):
-            try:
-                client = distributed.Client(self.scheduler, timeout="10s", set_as_default=False)
-            except (OSError, ValueError, TimeoutError) as e:
-                raise Error(f"{self.scheduler}: no scheduler answers there: {e}") from e
-            self._stack.callback(client.close)
-            self._client = client
-        else:
-            self._client = self.scheduler
-        self._check()
-        return self._client
-
-    @contextmanager
-    def _local(self, distributed: Any) -> Iterator[Any]:
-        dask = optional("dask", "sweep")
-        # A worker of ours has one thread, and enough memory is for the system to say.
-        n = self.workers or len(os.sched_getaffinity(0))
-        folder = tempfile.mkdtemp(prefix="ssdkit-sweep-")
-        with dask.config.set(QUIET):
-            cluster = distributed.LocalCluster(
-                n_workers=n,
-                threads_per_worker=1,
-                processes=True,
-                memory_limit=0,
-                # Any port that is free: another sweep may have one of its own.
-                dashboard_address=os.environ.get("SSDKIT_DASHBOARD", "127.0.0.1:0"),
-                silence_logs=50,
-                local_directory=folder,
-            )
-            client = distributed.Client(cluster, set_as_default=False)
-            try:
-                yield client
-            except BaseException:
-                # Who stops it does not wait for the runs that workers are at.
-                _end_workers(cluster)
-                raise
-            finally:
-                client.close(timeout=2)
-                cluster.close(timeout=2)
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _check(self) -> None:
-        """Raises where a worker has another build, or none."""
-        builds = self._client.run(build, on_error="return")
-        for worker, has in builds.items():
-            if has != build():
-                what = has if isinstance(has, str) else f"that cannot be used: {has}"
-                raise WorkerVersionError(worker, what, build())
-
-    def results(
-        self, task: Callable[..., T], tasks: Iterator[tuple[str, tuple[Any, ...]]], count: int
-    ) -> Iterator[tuple[str, T | BaseException]]:
-        """What came of tasks, by their names, as they end; an error of Dask's where a task
-        ended none of its workers survived it. An error of the task is raised."""
-        if count == 0:
-            return
-        client = self.client()
-        distributed = optional("distributed", "sweep")
-        futures: dict[Any, str] = {}
-        run = secrets.token_hex(4)
-
-        def submit() -> Any:
-            name, args = next(tasks, (None, ()))
-            if name is None:
-                return None
-            future = client.submit(task, *args, key=f"{name}-{run}", pure=False)
-            futures[future] = name
-            return future
-
-        ahead = AHEAD * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
-        first = [future for future in (submit() for _ in range(ahead)) if future is not None]
-        coming = distributed.as_completed(first, loop=client.loop, raise_errors=False)
-        try:
-            for future in coming:
-                name = futures.pop(future)
-                failed = future.exception() if future.status == "error" else None
-                if isinstance(failed, Error):
-                    raise failed
-                yield name, failed if failed is not None else future.result()
-                future.release()
-                following = submit()
-                if following is not None:
-                    coming.add(following)
-        finally:
-            if futures:
-                client.cancel(list(futures), force=True)
-
-
-def _end_workers(cluster: Any) -> None:
-    """Ends the processes of a cluster of ours."""
-    for nanny in cluster.workers.values():
-        process = getattr(getattr(nanny, "process", None), "process", None)
-        if process is not None and process.pid:
-            process.kill()
-
-
-@contextmanager
-def temporary() -> Iterator[Path]:
-    """A folder that goes again."""
-    folder = tempfile.mkdtemp(prefix="ssdkit-sweep-")
-    try:
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _NoBar:

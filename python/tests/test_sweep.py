@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import doctest
+import getpass
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,6 +22,8 @@ import pytest
 import ssdkit
 from ssdkit import Error, UsageError
 from ssdkit import sweep_command as command
+from ssdkit._crew import CONNECT, Crew
+from ssdkit._folders import remove
 from ssdkit.sweep_run import WorkerVersionError, as_dict, figures, perform, run_of
 from ssdkit.sweep_store import Store
 
@@ -179,12 +184,62 @@ def test_a_worker_with_another_build_is_refused_and_named(client: Any) -> None:
         client.run(have_build, None, workers=[worker])
 
 
-def test_no_scheduler_and_no_folder_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="no scheduler answers there"):
-        ssdkit.sweep(READS, {"qd": [1]}, scheduler="nonsense://127.0.0.1:1")
+def test_a_worker_with_another_build_that_comes_later_ends_the_sweep(client: Any) -> None:
+    run = run_of(READS, {"qd": 1}, True)
+    crew = Crew(client, None, CONNECT)
+    tasks = iter([(run.key, (run, "0.0.0+other", False, "test"))])
+    with pytest.raises(WorkerVersionError, match=r"worker .* and this sweep 0\.0\.0\+other"):
+        list(crew.results(perform, tasks, 1))
+
+
+def test_no_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="no sweep can write there"):
         ssdkit.sweep(READS, {"qd": [1]}, out=tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "nonsense", "127.0.0.1", "tcp://127.0.0.1", "tcp://127.0.0.1:x", "tcp://:8786"),
+        *("tcp://127.0.0.1:0", "tcp://127.0.0.1:65536", "tcp://127.0.0.1:8786/", "tcp://[::1]"),
+        *("http://127.0.0.1:8786", "nonsense://127.0.0.1:1", "tcp://a b:1", "tcp://::1:8786"),
+    ],
+)
+def test_what_is_no_address_is_refused_at_once(address: str) -> None:
+    """Before the points are looked at, which cannot be either."""
+    with pytest.raises(UsageError, match=r"write its address, as 'tcp://10\.0\.0\.1:8786'"):
+        ssdkit.sweep(READS, {"qd": [0]}, scheduler=address)
+    with pytest.raises(UsageError, match="write its address"):
+        ssdkit.fleet(1, windows=0, scheduler=address)
+
+
+def test_what_is_no_scheduler_is_refused_at_once() -> None:
+    for good in ("a:1", "tcp://a.b-c:8786", "tls://[fe80::1%eth0]:65535", "inproc://1.2.3.4/5/1"):
+        Crew(good, None, CONNECT)
+    with pytest.raises(TypeError, match="scheduler: a int is none: give an address"):
+        ssdkit.sweep(READS, {"qd": [0]}, scheduler=8786)
+    for seconds in (0, -1, float("nan"), float("inf"), True, "5s"):
+        with pytest.raises(UsageError, match="connect_timeout is .*: take seconds, above 0"):
+            ssdkit.sweep(READS, {"qd": [0]}, connect_timeout=seconds)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("listens", ["nobody", "a mute", "a babbler"])
+def test_a_scheduler_that_does_not_answer_is_given_up_in_time(listens: str) -> None:
+    pytest.importorskip("distributed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if listens == "nobody":
+            server.close()
+        if listens == "a babbler":
+            Thread(target=lambda: server.accept()[0].sendall(b"HTTP/1.1 " * 9), daemon=True).start()
+        told = rf"tcp://127\.0\.0\.1:{port}: no scheduler answers there within 0\.2 s: .+connect_timeout"
+        # That it ends at all: Dask itself waits for ever for a mute one.
+        with pytest.raises(Error, match=told) as e:
+            ssdkit.sweep(
+                READS, {"qd": [1]}, scheduler=f"tcp://127.0.0.1:{port}", connect_timeout=0.2
+            )
+        assert not isinstance(e.value, UsageError)
 
 
 def test_a_folder_has_one_sweep_at_a_time(tmp_path: Path) -> None:
@@ -247,6 +302,54 @@ def test_a_killed_sweep_goes_on_and_ends_with_the_same_rows(tmp_path: Path) -> N
     assert results[0] == results[1]
 
 
+def test_a_killed_sweep_leaves_nothing_behind_the_next(tmp_path: Path) -> None:
+    """Its aged drives, its rows where nobody asked for them, what its workers had."""
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    there = {**os.environ, "TMPDIR": str(folders)}
+    del there["SSDKIT_AGED"]
+    text = SLOW.replace("out=sys.argv[1], ", "")
+    killed = program(text, "", "2M", env=there)
+    wait_for(lambda: list(folders.glob("ssdkit-aged-*/*/*.ssd")) or killed.poll() is not None)
+    # The sweep alone: its workers are to end by themselves.
+    killed.kill()
+    killed.communicate()
+    left = [each.name.rpartition("-")[0] for each in folders.iterdir()]
+    assert sorted(left) == [
+        f"ssdkit-aged-{getpass.getuser()}".rpartition("-")[0],
+        *["ssdkit-sweep"] * 2,
+    ]
+    (aged,) = folders.glob("ssdkit-aged-*")
+
+    def nobodys() -> bool:
+        for each in aged.iterdir():
+            remove(each)
+        return not list(aged.iterdir())
+
+    wait_for(nobodys)
+    assert ended(program(text, "", "100", env=there)) == "12 0\n"
+    assert not list(folders.iterdir())
+
+
+def test_a_disk_that_is_full_under_aged_drives_is_no_part_of_a_row(
+    client: Any, tmp_path: Path
+) -> None:
+    def allow(most: int) -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+    rows = tmp_path / "rows"
+    client.run(allow, 20_000)
+    try:
+        full = ssdkit.sweep(WRITES, {"qd": [1]}, scheduler=client, out=rows)
+    finally:
+        client.run(allow, -1)
+    assert full.failed == 1 and "no file of this size" in full.rows()[0]["error"]
+    again = ssdkit.sweep(WRITES, {"qd": [1]}, scheduler=client, out=rows)
+    assert (again.ran, again.known, again.failed) == (1, 0, 0)
+
+
 def test_ctrl_c_ends_it_at_once_and_keeps_what_came(tmp_path: Path) -> None:
     running = program(SLOW, str(tmp_path), "300k")
     wait_for(lambda: parts(tmp_path) >= 1)
@@ -255,6 +358,7 @@ def test_ctrl_c_ends_it_at_once_and_keeps_what_came(tmp_path: Path) -> None:
     _, err = running.communicate(timeout=60)
     assert time.monotonic() - asked < 20 and running.returncode != 0
     assert "KeyboardInterrupt" in err
+    assert not list(Path(os.environ["SSDKIT_AGED"]).iterdir()), "its workers are gone, too"
     with Store(tmp_path) as store:
         rows = store.table().to_pylist()
     assert rows and all(row["error"] is None for row in rows)
