@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import secrets
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from ssdkit._core import Error, UsageError
 from ssdkit._folders import temporary
+from ssdkit._numbers import real, whole
 from ssdkit.sweep_extra import build, optional
 from ssdkit.sweep_run import WorkerVersionError
 
@@ -35,6 +35,9 @@ QUIET = {
 #: Seconds that a scheduler has for its answer where nobody says otherwise.
 CONNECT = 10.0
 
+#: Processes that are started here, at most.
+MOST_WORKERS = 4096
+
 #: What Dask talks over. Of ``inproc`` the rest is its own.
 SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx")
 _ADDRESS = re.compile(r"(?:(\w+)://)?(?:\[[^\s\[\]]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
@@ -49,15 +52,12 @@ def check(scheduler: Any, workers: int | None, connect_timeout: float) -> None:
     Traceback (most recent call last):
     ssdkit.UsageError: scheduler is '10.0.0.1': write its address, as 'tcp://10.0.0.1:8786'
     """
-    if workers is not None and (
-        not isinstance(workers, int) or isinstance(workers, bool) or workers < 1
-    ):
-        raise UsageError(f"workers is {workers!r}: take 1 or more")
+    if workers is not None:
+        whole("workers", workers, 1, MOST_WORKERS)
     if workers is not None and scheduler is not None:
         raise UsageError("workers are started here, and a scheduler has its own: give one of both")
-    is_number = isinstance(connect_timeout, (int, float)) and not isinstance(connect_timeout, bool)
-    if not is_number or not 0 < connect_timeout < math.inf:
-        raise UsageError(f"connect_timeout is {connect_timeout!r}: take seconds, above 0")
+    seconds = "seconds, above 0, up to a day"
+    real("connect_timeout", connect_timeout, seconds, lambda long: 0 < long <= 86400)
     if isinstance(scheduler, str):
         found = _ADDRESS.fullmatch(scheduler)
         is_known = found is not None and (found[1] or "tcp") in SCHEMES

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ssdkit import _core
 from ssdkit._core import Error, UsageError
+from ssdkit._numbers import LATEST, U64, said, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,6 +34,10 @@ VictimPolicy: TypeAlias = Callable[
 #: A placement policy: given the offsets and lengths of a batch's requests, in bytes, the stream
 #: of each.
 PlacementPolicy: TypeAlias = Callable[[Unsigned, Unsigned], npt.ArrayLike]
+
+
+#: Requests inside a drive at once, at most.
+MOST_QD = 65536
 
 
 class Op(enum.IntEnum):
@@ -222,6 +227,8 @@ class Drive:
             )
         rules = [fault] if isinstance(fault, str) else list(fault)
         options = {"fault": rules} if rules else None
+        seed = whole("seed", seed, 0, U64)
+        qd = None if qd is None else whole("qd", qd, 1, MOST_QD)
         self._native = _core.Drive(named(name, keys), seed, qd, stories, victim, options)
         self._placement = placement
 
@@ -286,7 +293,7 @@ class Drive:
 
     @qd.setter
     def qd(self, qd: int) -> None:
-        self._native.set_qd(qd)
+        self._native.set_qd(whole("qd", qd, 1, MOST_QD))
 
     def submit(
         self,
@@ -334,9 +341,10 @@ class Drive:
         of_stream = self._placement if placement is None else placement
         streams: Any = 0
         if callable(of_stream):
-            count = max(rows, 1)
-            of_stream = of_stream(_whole(offsets, count), _whole(lengths, count))
-        if of_stream is not None:
+            rows = 1 if rows < 0 else rows
+            whole_ = _whole("offset", offsets, rows), _whole("length", lengths, rows)
+            streams = _streams(of_stream, of_stream(*whole_), rows)
+        elif of_stream is not None:
             streams = _column("placement", of_stream, np.uint8)
         if isinstance(streams, np.ndarray):
             rows = max(rows, len(streams))
@@ -370,6 +378,8 @@ class Drive:
         """
         if to is not None and completions is not None:
             raise UsageError("to and completions both say where to stop: give one of them")
+        to = None if to is None else whole("to", to, 0, LATEST)
+        completions = None if completions is None else whole("completions", completions, 0, U64)
         return Completions(self._native.advance(to, completions))
 
     def run(
@@ -504,6 +514,14 @@ def _ops(op: npt.ArrayLike) -> Any:
 def _column(what: str, values: npt.ArrayLike, kind: type[np.generic] = np.uint64) -> Any:
     """One value, or an array of one dimension; of `kind`, without a copy where it is that."""
     array = np.asarray(values)
+    if (
+        array.dtype == object
+        and kind is not np.bool_
+        and all(isinstance(one, int) for one in array.flat)
+    ):
+        # Too large for any of NumPy's kinds.
+        for one in array.flat:
+            whole(what, one, 0, int(np.iinfo(cast("type[np.integer[Any]]", kind)).max))
     if array.dtype.kind not in ("b" if kind is np.bool_ else "iu") and array.size:
         wanted = "truth values" if kind is np.bool_ else "integers"
         raise TypeError(f"{what}: {wanted} are wanted, not {array.dtype}")
@@ -518,8 +536,25 @@ def _column(what: str, values: npt.ArrayLike, kind: type[np.generic] = np.uint64
     return array.item() if array.ndim == 0 else np.ascontiguousarray(array, dtype=kind)
 
 
-def _whole(column: Any, rows: int) -> Unsigned:
+def _streams(policy: PlacementPolicy, given: Any, rows: int) -> Any:
+    """What a placement policy gave, as a column. Raises what that is and what it is to be."""
+    name = getattr(policy, "__qualname__", type(policy).__qualname__)
+    wanted = f"it is to give a stream, 0 to 255, or an array with one for each of {rows} requests"
+    try:
+        streams = _column("placement", "nothing" if given is None else given, np.uint8)
+        if isinstance(streams, np.ndarray) and len(streams) != rows:
+            raise UsageError(f"{len(streams)} values")
+    except UsageError as e:
+        raise UsageError(f"the placement policy {name} gave {said(given)}: {e}; {wanted}") from None
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"the placement policy {name} gave {said(given)}: {e}; {wanted}") from None
+    return streams
+
+
+def _whole(what: str, column: Any, rows: int) -> Unsigned:
     """An array of so many rows."""
+    if isinstance(column, np.ndarray) and len(column) != rows:
+        raise UsageError(f"{what} has {len(column)} values, and there are {rows} requests")
     return np.broadcast_to(np.asarray(column, np.uint64), (rows,))
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import ssdkit
 from ssdkit import _core
 from ssdkit._core import Error, UsageError
+from ssdkit._numbers import U64, real
 from ssdkit.sweep_extra import build, optional
 from ssdkit.sweep_run import (
     WorkerVersionError,
@@ -33,6 +34,8 @@ from ssdkit.sweep_run import (
     myself,
 )
 
+#: Seconds in which no charge is lost: 31 years.
+NEVER = 10**9
 #: Seconds of a year and a day.
 YEAR, DAY = 365.25 * 86400.0, 86400.0
 #: Boltzmann's constant in eV/K, the activation energy of charge loss (JESD22-A117) in eV,
@@ -83,6 +86,8 @@ class LogNormal:
         _check(self, self.median, self.sigma)
         if self.median <= 0:
             raise UsageError(f"{self}: its median is above 0")
+        if self.sigma > 100:
+            raise UsageError(f"{self}: its sigma is 100 at most")
 
     def at(self, share: float) -> float:
         """The value below which a share, above 0 and below 1, of all lie."""
@@ -90,7 +95,9 @@ class LogNormal:
 
 
 def _check(of: object, *values: float) -> None:
-    if not all(math.isfinite(value) for value in values) or values[-1] < 0:
+    for value in values:
+        real(type(of).__name__, value, "finite numbers, and a spread of 0 or more", lambda _: True)
+    if values[-1] < 0:
         raise UsageError(f"{of}: it takes finite numbers, and a spread of 0 or more")
 
 
@@ -200,17 +207,19 @@ def _aged(
         "erase_failure": _short(min(profile["erase_failure"] * fast, 1.0)),
         "rber_base": _short(min(profile["rber_base"] * drawn["errors"], 0.5)),
         "rber_wear": _short(min(profile["rber_wear"] * drawn["errors"], 0.5)),
-        "retention_time": f"{max(round(profile['retention_time'] / faster), 1)}s",
+        "retention_time": f"{min(max(round(profile['retention_time'] / faster), 1), NEVER)}s",
     }
     bursts = kind.windows * kind.bursts
     seconds = kind.years * YEAR / fast
     writes = drawn["writes"] * seconds / DAY * profile["bytes"] / block_bytes(options)
-    requests = max(round(writes / write_share(options) / bursts), 1)
+    requests = max(writes / write_share(options) / bursts, 1.0)
+    if not requests < U64:
+        raise UsageError(f"writes is {drawn['writes']}: so many requests cannot be counted")
     rest = seconds / bursts
     course = {
         "windows": kind.windows,
         "bursts": kind.bursts,
-        "requests": requests,
+        "requests": round(requests),
         "rest": _short(rest),
         # As often as the patrol has a round to do, but no rest is looked into more than
         # sixteen times.

@@ -8,7 +8,6 @@ kept as those of a sweep are.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from ssdkit import _core
 from ssdkit._core import UsageError
 from ssdkit._crew import CONNECT, TEMPORARY, Crew
 from ssdkit._folders import temporary
+from ssdkit._numbers import U32, U64, real, whole
 from ssdkit.fleet_run import (
     Drawn,
     Kind,
@@ -58,6 +58,10 @@ WORKLOAD = (
     *("rw", "read_percent", "bs", "qd", "threads", "range", "zipf", "hot", "placement"),
     *("fua_every", "flush_every"),
 )
+#: Degrees Celsius in which flash is used.
+COLDEST, HOTTEST = -55.0, 150.0
+#: Drives of a fleet, at most.
+MOST_DRIVES = 10_000_000
 #: Keys that are drawn, or follow from the acceleration.
 OURS = ("errors", "rber_base", "rber_wear", "retention_time")
 
@@ -235,8 +239,7 @@ def fleet(
         workloads,
         (acceleration, windows, bursts),
     )
-    if not isinstance(drives, int) or isinstance(drives, bool) or drives < 1:
-        raise UsageError(f"drives is {drives!r}: take 1 or more")
+    drives = whole("drives", drives, 1, MOST_DRIVES)
     lives = [life_of(kind, number) for number in range(drives)]
     for module in ("pyarrow", "distributed"):
         optional(module, "sweep")
@@ -264,21 +267,21 @@ def _kind(
     acceleration, windows, bursts = course
     if not drive.startswith("mem:"):
         raise UsageError(f"{drive}: drives of a fleet live in memory: take a mem: drive")
-    if not (math.isfinite(years) and years > 0):
-        raise UsageError(f"years is {years!r}: take more than 0")
-    if not (math.isfinite(acceleration) and acceleration >= 1):
-        raise UsageError(f"acceleration is {acceleration!r}: take 1 or more")
-    for name, count in (("windows", windows), ("bursts", bursts)):
-        if not isinstance(count, int) or count < 1:
-            raise UsageError(f"{name} is {count!r}: take 1 or more")
+    years = real("years", years, "more than 0, up to 1000", lambda years: 0 < years <= 1000)
+    acceleration = real("acceleration", acceleration, "1 or more", lambda fast: fast >= 1)
+    windows, bursts = whole("windows", windows, 1, U32), whole("bursts", bursts, 1, U32)
+    seed = whole("seed", seed, 0, U64)
     for name, of in zip(("writes", "errors", "temperature"), drawn, strict=True):
         if not isinstance(of, (int, float, Normal, LogNormal)) or isinstance(of, bool):
             raise TypeError(f"{name}: give a number, Normal(...) or LogNormal(...)")
-        if isinstance(of, (int, float)) and not math.isfinite(of):
-            raise UsageError(f"{name} is {of}: take a number")
-        if name == "temperature" and isinstance(of, (int, float)) and of <= -273.15:
-            raise UsageError(f"temperature is {of}: nothing is so cold")
-        if name != "temperature" and _least(of) <= 0:
+        if isinstance(of, (int, float)):
+            real(name, of, "a number", lambda _: True)
+        least, most = _ends(of)
+        if name == "temperature" and not COLDEST <= least <= most <= HOTTEST:
+            raise UsageError(
+                f"temperature is {of}: all that may be drawn are {COLDEST:g} to {HOTTEST:g} degrees"
+            )
+        if name != "temperature" and least <= 0:
             raise UsageError(f"{name} is {of}: all that may be drawn are above 0")
     given = MIXED if workloads is None else workloads
     if "rw" in given:
@@ -312,8 +315,9 @@ def _kind(
     return kind
 
 
-def _least(of: Drawn) -> float:
-    return of if isinstance(of, (int, float)) else of.at(0.0)
+def _ends(of: Drawn) -> tuple[float, float]:
+    """The least and the most of what may be drawn."""
+    return (of, of) if isinstance(of, (int, float)) else (of.at(0.0), of.at(1.0))
 
 
 def _check(kind: Kind) -> None:

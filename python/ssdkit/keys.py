@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from ssdkit import _core
+from ssdkit._numbers import U64, whole
 from ssdkit.drive import named
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class KeyValue:
         memory: int = 64 << 20,
         **keys: object,
     ) -> None:
-        self._native = _core.KeyValue(named(name, keys), store, seed, memory)
+        numbers = whole("seed", seed, 0, U64), whole("memory", memory, 0, U64)
+        self._native = _core.KeyValue(named(name, keys), store, *numbers)
 
     def __repr__(self) -> str:
         return f"<KeyValue {self.store} on {self.name}{', closed' if self.closed else ''}>"
@@ -132,7 +134,7 @@ class KeyValue:
     def scan(self, start: bytes = b"", count: int = 1 << 40) -> list[tuple[bytes, bytes]]:
         """Up to `count` records from `start` on, in the order of their keys. Of a "kv" store
         those behind `start` in the drive's own order."""
-        return self._native.scan(start, count)
+        return self._native.scan(start, whole("count", count, 0, U64))
 
     def __getitem__(self, key: bytes) -> bytes:
         value = self.get(key)

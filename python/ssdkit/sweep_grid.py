@@ -15,9 +15,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ssdkit._core import UsageError
+from ssdkit._numbers import U64, real, whole
 from ssdkit.sweep_extra import optional
 
 Point: TypeAlias = dict[str, Any]
+
+#: Points that a sampler draws, or a search for a knee takes, at most.
+MOST_POINTS = 1 << 24
 
 #: fio's names for the same options.
 ALIASES = {
@@ -60,7 +64,9 @@ class Range:
     integer: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        for end in (self.low, self.high):
+            real("a range's end", end, "a finite number", lambda _: True)
+        if not self.low < self.high:
             raise UsageError(f"{self}: a range goes from a number to a larger one")
         if self.log and self.low <= 0:
             raise UsageError(f"{self}: a range with log begins above 0")
@@ -109,8 +115,8 @@ class _Sampler:
     """``n`` points drawn from ranges by key, the same for the same ``seed``."""
 
     def __init__(self, n: int, ranges: Mapping[str, Any], seed: int = 0) -> None:
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise UsageError(f"{type(self).__name__}: n is {n!r}: draw 1 point or more")
+        n = whole(f"n of {type(self).__name__}", n, 1, MOST_POINTS)
+        seed = whole(f"seed of {type(self).__name__}", seed, 0, U64)
         if not ranges:
             raise UsageError(f"{type(self).__name__}: no ranges: name a key and its range")
         self.n = n
@@ -189,6 +195,7 @@ class Knee:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", range_of(self.key, self.range))
+        whole(f"points of the knee of {self.key}", self.points, 3, MOST_POINTS)
         if not 3 <= self.start <= self.points:
             raise UsageError(
                 f"Knee of {self.key}: start is {self.start} and points {self.points}: "

@@ -219,9 +219,9 @@ def test_what_is_no_scheduler_is_refused_at_once() -> None:
         Crew(good, None, CONNECT)
     with pytest.raises(TypeError, match="scheduler: a int is none: give an address"):
         ssdkit.sweep(READS, {"qd": [0]}, scheduler=8786)
-    for seconds in (0, -1, float("nan"), float("inf"), True, "5s"):
+    for seconds in (0, -1, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="connect_timeout is .*: take seconds, above 0"):
-            ssdkit.sweep(READS, {"qd": [0]}, connect_timeout=seconds)  # type: ignore[arg-type]
+            ssdkit.sweep(READS, {"qd": [0]}, connect_timeout=seconds)
 
 
 @pytest.mark.parametrize("listens", ["nobody", "a mute", "a babbler"])
