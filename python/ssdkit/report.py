@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdkit import _report_form
 from ssdkit._core import Outcome, UsageError, compare, in_words
 from ssdkit.figures import (
     Chunks,
@@ -27,6 +28,8 @@ from ssdkit.figures import (
 from ssdkit.histogram import Histogram
 from ssdkit.table import Table
 
+T = TypeVar("T")
+
 #: Columns of a text on a terminal.
 _WIDTH = 90
 #: Requests of which latencies are kept apart.
@@ -37,7 +40,8 @@ class Report:
     """What a run gave; of `ssdkit.bench`, `ssdkit.replay`, or a file of `ssdkit bench --json`.
 
     Figures are attributes; what else the JSON of the command has is `report["key"]`.
-    Times in latencies are in ns, all others in seconds.
+    Times in latencies are in ns, all others in seconds. Of a report that is damaged an
+    attribute raises UsageError, which says where.
 
     >>> import ssdkit
     >>> report = ssdkit.bench("mem:znand,size=64M", rw="randread", qd=8, ios=20_000)
@@ -54,6 +58,9 @@ class Report:
         self._dict: dict[str, Any] | None = None
         self._cells: dict[str, Histogram] = {}
         self._series: Table | None = None
+        self._source = "the report"
+        #: What of it was found to be what it is to be.
+        self._sound: set[str] = set()
         if not isinstance(source, Outcome):
             self._dict = dict(source)
 
@@ -61,17 +68,24 @@ class Report:
     def load(cls, path: str | os.PathLike[str]) -> Report:
         """The report of a file that `ssdkit bench --json`, or `save`, wrote.
 
-        Raises UsageError where it is no such report, and OSError.
+        Raises UsageError where it is no such report, or one that is damaged, and OSError.
         """
         with open(path, "rb") as file:
             text = file.read()
+        name = os.fsencode(path).decode(errors="replace")
         try:
             found = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{os.fspath(path)}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{name}: {error}; it is no JSON of ssdkit bench --json") from None
+        # What is another command's is told by that check.
+        if isinstance(found, dict) and not {"fio version", "verdict"} & found.keys():
+            report = cls(found)
+            report._source = name
+            for key in _report_form.FORM:
+                report._part(key)
         # The same check as of a file that is compared.
-        compare([(os.fspath(path), text.decode(errors="replace"))])
-        return cls(found)
+        compare([(name, text.decode(errors="replace"))])
+        return report
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it as JSON, for `load` and `ssdkit compare`. Raises OSError."""
@@ -91,6 +105,14 @@ class Report:
             return self._outcome.to_json()
         return json.dumps(self._dict)
 
+    def _part(self, key: str) -> Any:
+        """What the JSON has by this name, which is what it is to be; None where it has none."""
+        found = self.to_dict()
+        if self._outcome is None and key not in self._sound:
+            _report_form.check(self._source, found, key)
+            self._sound.add(key)
+        return found.get(key)
+
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]
 
@@ -106,84 +128,84 @@ class Report:
     @property
     def name(self) -> str:
         """The drive's name."""
-        drive = self["drive"]
+        drive = self._part("drive")
         return str(drive.get("name") or drive.get("profile") or "drive")
 
     @property
     def drive(self) -> dict[str, Any]:
         """The drive's effective configuration."""
-        return dict(self["drive"])
+        return dict(self._part("drive"))
 
     @property
     def workload(self) -> dict[str, Any]:
         """The workload's effective configuration."""
-        return dict(self["workload"])
+        return dict(self._part("workload"))
 
     @property
     def ios(self) -> int:
         """Requests that did what they were asked; flushes apart."""
-        return int(self["ios"])
+        return int(self._part("ios"))
 
     @property
     def iops(self) -> float:
         """Requests a second of drive time."""
-        return float(self["iops"])
+        return float(self._part("iops"))
 
     @property
     def bytes(self) -> int:
         """Bytes read and written."""
-        return int(self["bytes"])
+        return int(self._part("bytes"))
 
     @property
     def bytes_per_second(self) -> float:
         """Bytes a second of drive time."""
-        return float(self["bytes_per_second"])
+        return float(self._part("bytes_per_second"))
 
     @property
     def seconds(self) -> float:
         """How long it took on the drive's clock."""
-        return float(self["seconds"])
+        return float(self._part("seconds"))
 
     @property
     def wall_seconds(self) -> float:
         """How long all of it took on the wall."""
-        return float(self["wall_seconds"])
+        return float(self._part("wall_seconds"))
 
     @property
     def errors(self) -> int:
         """Requests that failed, or came back with wrong data."""
-        return int(self["errors"])
+        return int(self._part("errors"))
 
     @property
     def failed_requests(self) -> int:
         """Requests that failed; they are in no other figure."""
-        return int(self["failed_requests"])
+        return int(self._part("failed_requests"))
 
     @property
     def void(self) -> str | None:
         """Why rates and latencies mean nothing; None where they do."""
-        void: str | None = self.get("void")
+        void: str | None = self._part("void")
         return void
 
     @property
     def interrupted(self) -> bool:
         """Whether it was stopped before its end."""
-        return bool(self["interrupted"])
+        return bool(self._part("interrupted"))
 
     @property
     def seed(self) -> int:
         """The seed: the same seed, configuration and version give the same run."""
-        return int(self["seed"])
+        return int(self._part("seed"))
 
     @property
     def version(self) -> str:
         """The version of ssdkit."""
-        return str(self["version"])
+        return str(self._part("version"))
 
     @property
     def latency(self) -> Latency:
         """Latencies of all requests."""
-        return Latency(**self["latency_ns"])
+        return _figures(Latency, self._part("latency_ns"))
 
     @property
     def reads(self) -> Direction | None:
@@ -198,42 +220,42 @@ class Report:
     @property
     def cpu(self) -> Cpu:
         """Processor time of what was measured."""
-        return Cpu(**self["cpu"])
+        return _figures(Cpu, self._part("cpu"))
 
     @property
     def write_amplification(self) -> WriteAmplification | None:
         """None where nothing was written, and of a drive that does not tell."""
-        found = self.get("write_amplification")
-        return WriteAmplification(**found) if found else None
+        found = self._part("write_amplification")
+        return _figures(WriteAmplification, found) if found else None
 
     @property
     def steady(self) -> SteadyState | None:
         """Whether the steady state was reached; None where it was not sought."""
-        found = self.get("steady")
-        return SteadyState(**found) if found else None
+        found = self._part("steady")
+        return _figures(SteadyState, found) if found else None
 
     @property
     def gc(self) -> Collection | None:
         """What garbage collection did; None of a drive that does not tell."""
-        found = self.get("gc")
-        return Collection(**found) if found else None
+        found = self._part("gc")
+        return _figures(Collection, found) if found else None
 
     @property
     def erases(self) -> int | None:
         """Chunks erased; None of a drive that does not tell."""
-        erases: int | None = self.get("erases")
+        erases: int | None = self._part("erases")
         return erases
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What went wrong without making the run fail."""
-        return tuple(self.get("warnings", ()))
+        return tuple(self._part("warnings") or ())
 
     def _direction(self, name: str) -> Direction | None:
-        found = self.get(name)
+        found = self._part(name)
         if not found:
             return None
-        latency = Latency(**found["latency_ns"])
+        latency = _figures(Latency, found["latency_ns"])
         return Direction(found["ios"], found["bytes"], found["iops"], latency)
 
     # What is more than a figure.
@@ -250,7 +272,7 @@ class Report:
             if self._outcome is not None:
                 ns, n = self._outcome.histogram(kind)
             elif kind == "all":
-                found = self["distribution"]
+                found = self._part("distribution")
                 ends = np.array(found["below_ns"], np.uint64)
                 longest = self.latency.max or 0
                 ns, n = np.minimum(ends, np.uint64(longest)), np.array(found["n"], np.uint64)
@@ -279,7 +301,7 @@ class Report:
             if self._outcome is not None:
                 columns: Mapping[str, NDArray[Any]] = self._outcome.series()
             else:
-                columns = _series(self["series"])
+                columns = _series(self._part("series"))
             self._series = Table(columns)
         return self._series
 
@@ -289,13 +311,13 @@ class Report:
 
         def one(found: dict[str, Any]) -> SlowRequest:
             parts = tuple(Part(p["part"], p.get("behind"), p["ns"]) for p in found["parts"])
-            start = found.get("start_ns", 0)
+            start = found.get("start_ns") or 0
             size = found["bytes"]
             return SlowRequest(
                 found["op"], found["offset"], size, start, found["latency_ns"], parts
             )
 
-        return tuple(one(found) for found in self.get("slowest", ()))
+        return tuple(one(found) for found in self._part("slowest") or ())
 
     @property
     def stories(self) -> Table:
@@ -331,7 +353,7 @@ class Report:
                 *(kind, group["share"], group["requests"], group["from_ns"]),
                 *(part["part"], part.get("behind") or "", part["ns"]),
             )
-            for kind, groups in (self.get("explained") or {}).items()
+            for kind, groups in (self._part("explained") or {}).items()
             for group in groups
             for part in group["parts"]
         ]
@@ -350,7 +372,7 @@ class Report:
                 *(row["second"], tail["requests"], tail["from_ns"]),
                 *(part["part"], part.get("behind") or "", part["ns"]),
             )
-            for row in self["series"]
+            for row in self._part("series")
             if (tail := row.get("tail"))
             for part in tail["parts"]
         ]
@@ -359,7 +381,7 @@ class Report:
     @property
     def dies(self) -> Dies | None:
         """How busy its dies were; of a run with `pictures=True`, else None."""
-        found = self.get("dies")
+        found = self._part("dies")
         if not found:
             return None
         return Dies(np.array(found["ends"], float), _numbers(found["busy"]), found["pus"])
@@ -367,7 +389,7 @@ class Report:
     @property
     def chunks(self) -> Chunks | None:
         """Its chunks at the end; None of a drive that does not tell."""
-        found = self.get("chunks")
+        found = self._part("chunks")
         if not found:
             return None
         valid = found.get("valid")
@@ -434,6 +456,12 @@ def _again(found: dict[str, Any], cells: dict[str, Histogram]) -> Report:
     report = Report(found)
     report._cells = cells
     return report
+
+
+def _figures(of: type[T], found: Mapping[str, Any]) -> T:
+    """Figures by their names; what a later version has beside them is left out."""
+    names = of.__match_args__  # type: ignore[attr-defined]
+    return of(**{name: found.get(name) for name in names})
 
 
 def _percentile(name: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import ssdkit
+from ssdkit._report_form import FORM
 
 MIXED: dict[str, Any] = {
     "rw": "randrw",
@@ -135,10 +138,131 @@ def test_a_report_goes_between_processes_and_files(report: ssdkit.Report, tmp_pa
         loaded.histogram("reads")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"ios": 1}', "\x00"])
+#: A value of another kind than any that a report has at the same place.
+OTHERS: list[Any] = [None, True, -1, 1.5, 10**400, "x", [None], {}]
+
+
+def damaged(found: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy of it, where one of its values is another, or gone."""
+    again = json.loads(json.dumps(found))
+    at = again
+    for step in path[:-1]:
+        at = at[step]
+    if value is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return again
+
+
+def places(found: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """All places in it; of a list the first alone."""
+    if path:
+        yield path
+    steps: Iterable[tuple[Any, Any]] = ()
+    if isinstance(found, dict):
+        steps = found.items()
+    elif isinstance(found, list):
+        steps = enumerate(found[:1])
+    for step, value in steps:
+        yield from places(value, (*path, step))
+
+
+def all_of(report: ssdkit.Report) -> None:
+    """Looks at all that it has."""
+    names = [name for name in dir(ssdkit.Report) if not name.startswith("_")]
+    for name in names:
+        if isinstance(getattr(ssdkit.Report, name), property):
+            getattr(report, name)
+    for table in (report.series, report.stories, report.causes, report.tails):
+        assert table.rows >= 0
+    assert report.histogram().count >= 0 and str(report) and repr(report)
+    assert report._repr_html_()
+
+
+def test_a_report_that_is_damaged_says_where(tmp_path: Path) -> None:
+    """Whatever of it is gone, or of another kind, or it is as good as before."""
+    why = ssdkit.explain("mem:znand,size=64M", rw="randrw", ios=400, pictures=True, slowest=1)
+    full = why.report.to_dict()
+    found = {key: full[key] for key in FORM if key in full}
+    found |= {"drive": {"name": "mem:znand"}, "workload": {"rw": "randrw", "qd": 1}}
+    for lines in ("states", "erases", "valid"):
+        found["chunks"][lines] = found["chunks"][lines][:2]
+    found["dies"]["busy"] = found["dies"]["busy"][:2]
+    path, told, kept = tmp_path / "run.json", 0, 0
+    for place in places(found):
+        for value in (..., *OTHERS):
+            path.write_text(json.dumps(damaged(found, place, value)))
+            try:
+                all_of(ssdkit.Report.load(path))
+                kept += 1
+            except ssdkit.UsageError as error:
+                told += 1
+                assert "run.json: " in str(error), (place, value)
+    assert told > 1000 and kept > 0
+    texts = {}
+    for place, value in [
+        (("latency_ns", "p99"), "soon"),
+        (("series", 0, "ios"), ...),
+        (("slowest", 0, "parts", 0, "ns"), -1),
+        (("explained", "reads", 0, "share"), None),
+        (("chunks", "erases"), ["1 2", "3"]),
+    ]:
+        path.write_text(json.dumps(damaged(found, place, value)))
+        with pytest.raises(ssdkit.UsageError) as caught:
+            ssdkit.Report.load(path)
+        texts[place[0]] = str(caught.value).partition(str(tmp_path / "run.json: "))[2]
+    mend = ": the report is damaged; run it again, by ssdkit bench --json"
+    assert texts == {
+        "latency_ns": f"latency_ns.p99 is 'soon', and a whole number is wanted{mend}",
+        "series": f"series[0].ios is missing, and a whole number is wanted{mend}",
+        "slowest": f"slowest[0].parts[0].ns is -1, and a whole number is wanted{mend}",
+        "explained": f"explained.reads[0].share is None, and a number is wanted{mend}",
+        "chunks": "chunks.erases is ['1 2', '3'], and a list of texts, each of as many numbers "
+        f"is wanted{mend}",
+    }
+
+
+def test_a_report_of_a_part_has_that(report: ssdkit.Report) -> None:
+    """As those that a sweep keeps; and one of a later version has more."""
+    found = report.to_dict()
+    part = ssdkit.Report({key: found[key] for key in ("ios", "latency_ns", "read")})
+    assert part.ios == report.ios and part.latency == report.latency and part.gc is None
+    with pytest.raises(ssdkit.UsageError, match="the report: cpu is missing"):
+        _ = part.cpu
+    with pytest.raises(KeyError):
+        part["cpu"]
+    later = ssdkit.Report({**found, "cpu": {**found["cpu"], "joules": 7}})
+    assert later.cpu == report.cpu
+
+
+def test_all_kinds_of_reports_are_read(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"{n},usr,0,Read,{4096 * n},4096,0\n" for n in range(9)))
+    runs = [
+        ssdkit.bench("null:", rw="randread", ios=100),
+        ssdkit.bench("mem:znand,size=64M", rw="randread", ios=100, precondition="none"),
+        ssdkit.bench("mem:tlc,size=64M", rw="randwrite", rate="1k", time="50ms"),
+        ssdkit.bench("mem:tlc,size=64M", rw="read", job=["rw=randwrite,qd=2"], time="5ms"),
+        ssdkit.bench("mem:znand,size=64M", rw="randread", ios=100, clock="real"),
+        ssdkit.replay(trace, "mem:tlc,size=64M"),
+    ]
+    for n, run in enumerate(runs):
+        path = tmp_path / f"{n}.json"
+        run.save(path)
+        all_of(ssdkit.Report.load(path))
+        # Of another name than a text can be.
+        other = os.fsencode(path) + b"\xff"
+        os.rename(path, other)
+        all_of(ssdkit.Report.load(os.fsdecode(other)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"ios": 1}', "\x00", "[" * 100_000, "7", "\ud800"]
+)
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "no.json"
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(ssdkit.UsageError, match=r"no\.json"):
         ssdkit.Report.load(path)
 
