@@ -15,6 +15,7 @@ from ssdkit.sweep_grid import points_of
 from ssdkit.sweep_run import base_of, run_of
 
 BASE = {"drive": "mem:tlc,size=64M,groups=1,pus=2,pages=48,store=none", "rw": "randread"}
+KNEE = Knee("iodepth", Range(1, 8, integer=True), "iops")
 
 
 def test_a_product_has_each_with_each_and_the_last_key_changes_fastest() -> None:
@@ -67,6 +68,17 @@ def test_samplers_are_even_and_the_same_for_a_seed(kind: Any) -> None:
         (BASE, {"qd": [float("nan")]}, "nan is no value"),
         (BASE, {"seed": [-1]}, "seed=-1"),
         (BASE, LatinHypercube(2, {"qd": (1, 3)}), "points cannot be"),
+        (BASE, ({"qd": [1]}, {}), "the grid is empty"),
+        (BASE, ({"qd": [1]}, []), "the list of points is empty"),
+        (BASE, ({"qd": [1]}, KNEE), "qd is in two grids"),
+        (BASE, (KNEE, Sobol(2, {"qd": (1, 3)})), "qd is in two grids"),
+        ({**BASE, "qd": 4}, KNEE, "qd is in the base and in the grid"),
+        ({**BASE, "qd": 4, "iodepth": 4}, {"bs": ["4k"]}, "qd is in the base twice"),
+        ({"rw": "read"}, {"drive": ["mem:tlc"], "drive.spare": [1]}, "give whole names, or their"),
+        ({"rw": "read", "drive.spare": 1}, {"drive": ["mem:tlc"]}, "leave out either"),
+        (BASE, [{"qd": 1}, 3], "point 1 of the list is 3"),
+        (BASE, [{"qd": 1, "iodepth": 2}], "qd is there twice"),
+        (BASE, {"drive.": [1]}, "drive. names no key"),
     ],
 )
 def test_contradictions_are_told_before_anything_runs(base: Any, grid: Any, says: str) -> None:
