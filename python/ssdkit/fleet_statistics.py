@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdkit._core import UsageError
+from ssdkit._numbers import real, whole
 
 Floats = NDArray[np.float64]
+
+#: Drives of a group, and groups, at most.
+MOST = 1_000_000
 
 
 def kaplan_meier(
@@ -93,8 +97,9 @@ def rebuild_load(
 
     ``degraded`` is the share of groups that are being rebuilt, on average over the month;
     ``most_at_once`` how many drives are at most."""
-    if capacity <= 0 or rate <= 0 or data < 1 or parity < 1:
-        raise UsageError("capacity and rate are above 0, data and parity 1 or more")
+    capacity = real("capacity", capacity, "bytes, above 0", lambda size: size > 0)
+    rate = real("rate", rate, "bytes a second, above 0", lambda rate: rate > 0)
+    data, parity = whole("data", data, 1, MOST), whole("parity", parity, 1, MOST)
     months = int(np.ceil(years * 12))
     month = np.minimum((failures * 12).astype(int), months - 1)
     count = np.bincount(month, minlength=months)[:months]
@@ -105,7 +110,7 @@ def rebuild_load(
     busy = np.zeros(months)
     for at in failures:
         first, last = at * 12, (at + span) * 12
-        for n in range(int(first), min(int(last), months - 1) + 1):
+        for n in range(int(first), int(min(last, months - 1)) + 1):
             busy[n] += max(min(last, n + 1) - max(first, n), 0.0)
     most = np.zeros(months, np.int64)
     for n, at in enumerate(failures):
@@ -168,7 +173,11 @@ def striped_reads(
 ) -> list[dict[str, float]]:
     """Percentiles of a read that asks ``n`` drives and has what it needs when ``k`` of them
     have answered, over ``groups`` groups of drives that are drawn, beside those of one drive."""
-    if not 1 <= k <= n:
+    k, n, groups = (
+        whole(name, value, 1, MOST) for name, value in (("k", k), ("n", n), ("groups", groups))
+    )
+    at = [real("percentiles", p, "percents, 0 to 100", lambda p: 0 <= p <= 100) for p in at]
+    if k > n:
         raise UsageError(f"k={k} of n={n}: a read waits for 1 to n of n drives")
     if n > len(below):
         raise UsageError(f"n={n}: only {len(below)} drives are alive")

@@ -36,6 +36,7 @@ from ssdkit.fleet_run import (
     write_share,
 )
 from ssdkit.fleet_statistics import (
+    MOST,
     failures_with_replacements,
     kaplan_meier,
     rebuild_load,
@@ -167,6 +168,8 @@ class Fleet:
         are those that the drives measured."""
         pa = optional("pyarrow", "sweep")
         pc = optional("pyarrow.compute", "sweep")
+        k = whole("k", k, 1, MOST)
+        n = k if n is None else whole("n", n, 1, MOST)
         rows = []
         ends = dict(zip(self._column("key"), self._column("years"), strict=True))
         failed = dict(zip(self._column("key"), self._column("failed"), strict=True))
@@ -180,15 +183,15 @@ class Fleet:
             alive = [not (failed[key] and ends[key] <= end) for key in keys]
             has = [count > 0 for count in of["reads"].to_pylist()]
             of = of.filter(pa.array([a and b for a, b in zip(alive, has, strict=True)], pa.bool_()))
-            if of.num_rows < (n or k):
+            if of.num_rows < n:
                 continue
             below, counts = (of[name].to_numpy() for name in ("read_below_ns", "read_count"))
             for told in striped_reads(
-                below, counts, k=k, n=n or k, at=percentiles, groups=groups, seed=self.seed
+                below, counts, k=k, n=n, at=percentiles, groups=groups, seed=self.seed
             ):
                 rows.append({"years": end, "alive": of.num_rows, **told})
         if not rows:
-            raise UsageError(f"k={k}: no {n or k} drives that read are alive: take fewer")
+            raise UsageError(f"k={k}: no {n} drives that read are alive: take fewer")
         return pa.Table.from_pylist(rows)
 
 

@@ -225,6 +225,29 @@ def test_a_rebuild_takes_its_time() -> None:
         rebuild_load(np.array([]), 1.0, capacity=0, data=1, parity=1, rate=1, drives=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("capacity", wrong) for wrong in (0, -1, float("nan"), 10**400)),
+        *(("rate", wrong) for wrong in (0, float("inf"), "fast")),
+        *((name, wrong) for name in ("data", "parity") for wrong in (0, 2**70, 1.5)),
+        *((name, wrong) for name in ("k", "n", "groups") for wrong in (0, -1, 2**70, "all")),
+        *(("percentiles", wrong) for wrong in ([101], [float("nan")], ["half"])),
+    ],
+)
+def test_what_no_group_can_have_is_told_by_its_name(name: str, wrong: Any) -> None:
+    rebuild: dict[str, Any] = {"capacity": 1e12, "data": 2, "parity": 1, "rate": 1e8, "drives": 9}
+    reads: dict[str, Any] = {"k": 1, "n": 1, "at": [50.0], "groups": 2, "seed": 1}
+    with pytest.raises((UsageError, TypeError), match=name):
+        if name in rebuild:
+            rebuild_load(np.array([1.0]), 5, **{**rebuild, name: wrong})
+        key = "at" if name == "percentiles" else name
+        striped_reads([[100]], [[1]], **{**reads, key: wrong})
+    # So slow that it never ends.
+    load = rebuild_load(np.array([1.0]), 5, **{**rebuild, "capacity": 1e300, "rate": 1e-300})
+    assert load["degraded"][-1] > 0
+
+
 def test_order_statistics_are_those_of_drawn_reads() -> None:
     dice = np.random.default_rng(1)
     shares = dice.random((5, 1))
