@@ -23,12 +23,14 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
     Traceback (most recent call last):
     ssdkit.UsageError: qd: 0 cannot be: 1 to 65536
     """
-    if type(value) is not int:
-        try:
-            value = operator.index(value)
-        except TypeError:
-            kind = type(value).__name__
-            raise TypeError(f"{name}: a whole number is wanted, not {kind}") from None
+    # A truth value is a number for Python, and hardly meant as one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: a whole number is wanted, not {type(value).__name__}")
+    try:
+        value = operator.index(value)
+    except TypeError:
+        # An array has an index, and may be none.
+        raise TypeError(f"{name}: a whole number is wanted, not {said(value)}") from None
     if not least <= value <= most:
         raise UsageError(f"{name}: {said(value)} cannot be: {least} to {most}")
     number: int = value

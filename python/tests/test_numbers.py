@@ -48,7 +48,7 @@ def test_whole_numbers_out_of_range_are_told_with_it(name: str) -> None:
             (UsageError, ValueError), match=rf"{name.strip()}.* cannot be: \d+ to \d"
         ):
             WHOLE[name](wrong)
-    others: list[Any] = [float("nan"), 1.5, "many", [[]], object()]
+    others: list[Any] = [float("nan"), 1.5, "many", [[]], object(), True, np.zeros((2, 2), int)]
     for nothing in others:
         with pytest.raises((TypeError, UsageError), match=name.strip()):
             WHOLE[name](nothing)
