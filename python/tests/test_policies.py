@@ -1,5 +1,6 @@
 """Policies that are functions of Python's."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,29 @@ def test_it_is_told_of_all_that_may_be_taken() -> None:
     assert load(nothing, 40_000) == load(Drive(SMALL), 40_000)
 
 
-@pytest.mark.parametrize("wrong", ["raises", "unknown", "twice", "text"])
+#: What a policy may not give, of the chunks that it is given, and what is told of it.
+NONSENSE: dict[str, tuple[Any, type[Exception], str]] = {
+    "unknown": (
+        lambda chunk: [10**6],
+        ssdkit.UsageError,
+        "chose 1000000 of unit .*, which is none",
+    ),
+    "below": (lambda chunk: -1, ssdkit.UsageError, "chose -1 of unit .*, which is none of those"),
+    "huge": (lambda chunk: 2**70, ssdkit.UsageError, "chose 1180591620717411303424 of unit"),
+    "twice": (lambda chunk: [chunk[0], chunk[0]], ssdkit.UsageError, "of unit . twice"),
+    "endless": (lambda chunk: itertools.cycle(chunk), ssdkit.UsageError, "of unit . twice"),
+    "text": (lambda chunk: "chunk", TypeError, "chose 'c' of unit ., which is a str"),
+    "nan": (lambda chunk: np.nan, TypeError, "chose nan of unit ., which is a float"),
+    "floats": (lambda chunk: chunk[:1] / 1.0, TypeError, "which is a float64"),
+    "mask": (lambda chunk: chunk > 0, TypeError, "chose .*(True|False).* which is a bool"),
+    "table": (lambda chunk: [[chunk[0]]], TypeError, r"chose \[.*\] of unit ., which is a list"),
+    "nothing of the kind": (lambda chunk: object(), TypeError, "which is a object"),
+    "true": (lambda chunk: True, TypeError, "chose True of unit ., which is a bool"),
+    "long": (lambda chunk: ["x" * 10**6], TypeError, "chose 'x{59} of unit"),
+}
+
+
+@pytest.mark.parametrize("wrong", ["raises", *NONSENSE])
 def test_what_it_raises_comes_out(wrong: str) -> None:
     calls = 0
 
@@ -83,17 +106,72 @@ def test_what_it_raises_comes_out(wrong: str) -> None:
         if calls == 20 and wrong == "raises":
             raise ZeroDivisionError("mine")
         if calls == 20:
-            return {"unknown": [10**6], "twice": [chunk[0], chunk[0]], "text": "chunk"}[wrong]
+            return NONSENSE[wrong][0](chunk)
         return greedy(unit, chunk, valid, age, wear)
 
     drive = Drive(SMALL, victim=policy)
-    error = {"raises": ZeroDivisionError, "text": TypeError}.get(wrong, ssdkit.UsageError)
-    with pytest.raises(error):
+    _, error, says = NONSENSE.get(wrong, (None, ZeroDivisionError, "mine"))
+    with pytest.raises(error, match=says) as caught:
         load(drive, 60_000)
+    if wrong != "raises":
+        told = str(caught.value)
+        assert told.startswith("the victim policy test_what_it_raises_comes_out.<locals>.policy ")
+        assert "it is to give the number of one of the chunks that it was given" in told
     waiting, at = drive.waiting, calls
     assert waiting > 0 and at == 20
     # It goes on where it was: all complete.
     assert len(drive.advance()) >= waiting and drive.waiting == 0 and calls > at
+
+
+class Nothing:
+    """A policy that is an object."""
+
+    def __call__(self, *of: Any) -> Any:
+        return "no"
+
+    def __iter__(self) -> Any:
+        raise LookupError("its own")
+
+
+def test_a_policy_without_a_name_is_told_by_its_class() -> None:
+    with pytest.raises(TypeError, match="the victim policy Nothing chose 'n'"):
+        load(Drive(SMALL, victim=Nothing()), 60_000)
+    with pytest.raises(LookupError, match="its own"):
+        nothing: Any = Nothing()
+        load(Drive(SMALL, victim=lambda *_: nothing), 60_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        (None, TypeError, "gave None: .*"),
+        (float("nan"), TypeError, "gave nan: placement: integers are wanted, not float64"),
+        ("hot", TypeError, "gave 'hot': placement: integers are wanted"),
+        ([0, 1], ssdkit.UsageError, r"gave \[0, 1\]: 2 values"),
+        ([], ssdkit.UsageError, r"gave \[\]: 0 values"),
+        ([[0, 1, 2]], ssdkit.UsageError, "one dimension is wanted, not 2"),
+        ([[0], [1, 2]], TypeError, r"gave \[\[0\], \[1, 2\]\]"),
+        ([0, 1, 256], ssdkit.UsageError, "placement: 256 cannot be: 0 to 255"),
+        (-1, ssdkit.UsageError, "placement: -1 cannot be: 0 to 255"),
+    ],
+)
+def test_placements_that_cannot_be_are_told(given: Any, error: type[Exception], says: str) -> None:
+    def by_hand(offset: Any, length: Any) -> Any:
+        return given
+
+    drive = Drive(SMALL + ",streams=2", placement=by_hand)
+    whose = r"the placement policy test_placements_.*by_hand "
+    wanted = "; it is to give a stream, 0 to 255, or an array with one for each of 3 requests"
+    with pytest.raises(error, match=f"{whose}.*{says}.*{wanted}"):
+        drive.submit("write", [0, 4096, 8192])
+    with pytest.raises(ssdkit.UsageError, match="length has 2 values, and there are 3 requests"):
+        drive.submit("write", [0, 4096, 8192], [4096, 4096])
+    assert drive.waiting == 0
+    # One request, and none.
+    if isinstance(given, list) and given:
+        with pytest.raises((ssdkit.UsageError, TypeError), match="each of 1 requests"):
+            drive.submit("write", 0)
+    assert Drive(SMALL, placement=lambda offset, length: offset).run("write", []).id.size == 0
 
 
 def test_its_own_drive_cannot_be_used_in_it() -> None:

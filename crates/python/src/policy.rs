@@ -6,19 +6,24 @@
 //! no more, the run stops, and what it raised comes out of the call that ran it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flash::Geometry;
 use ftl::victim::{Custom, VictimPolicy};
 use numpy::PyArray1;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::error::UsageError;
 
 /// The policy, for a drive that is made while [`Policy::make`] runs.
 pub const PYTHON: Custom = Custom { name: "python", policy: made };
+
+/// Of what it gave so many characters are told.
+const MOST_SAID: usize = 60;
 
 thread_local! {
     /// Whose policy it is that a drive is made with on this thread.
@@ -57,6 +62,14 @@ impl Policy {
         let made = make();
         MAKING.set(before);
         made
+    }
+
+    /// What its function is called; of another object what its class is.
+    fn name(&self, py: Python<'_>) -> String {
+        let call = self.call.bind(py);
+        let name =
+            call.getattr("__qualname__").or_else(|_| call.get_type().getattr("__qualname__"));
+        name.and_then(|name| name.extract::<String>()).unwrap_or_else(|_| "without a name".into())
     }
 
     fn fail(&self, error: PyErr) {
@@ -144,24 +157,76 @@ impl Asking {
     }
 
     /// What was given: a chunk, several, or none where the one with the fewest valid
-    /// blocks is to be taken.
+    /// blocks is to be taken. Of what never ends only so much is read as can be right.
     fn order(&self, given: &Bound<'_, PyAny>, unit: usize) -> PyResult<VecDeque<usize>> {
+        let py = given.py();
         if given.is_none() {
             return Ok(VecDeque::new());
         }
-        let order: Vec<usize> = match given.extract::<usize>() {
-            Ok(chunk) => vec![chunk],
-            Err(_) => given.try_iter()?.map(|one| one?.extract()).collect::<PyResult<_>>()?,
-        };
-        let mut seen = std::collections::HashSet::new();
-        for &chunk in &order {
-            if !self.units[unit].contains_key(&chunk) || !seen.insert(chunk) {
-                return Err(UsageError::new_err(format!(
-                    "the victim policy chose chunk {chunk} of unit {unit}, which is not among \
-                     the candidates, or chose it twice"
-                )));
-            }
+        if let Some(chunk) = number(given)? {
+            return self.taken(given, chunk, unit, &HashSet::new()).map(|chunk| [chunk].into());
         }
-        Ok(order.into())
+        let several = given.try_iter().map_err(|e| match e.is_instance_of::<PyTypeError>(py) {
+            true => self.no_chunk(given, unit),
+            false => e,
+        })?;
+        let (mut order, mut seen) = (VecDeque::new(), HashSet::new());
+        for one in several {
+            let one = one?;
+            let chunk = number(&one)?.ok_or_else(|| self.no_chunk(&one, unit))?;
+            let chunk = self.taken(&one, chunk, unit, &seen)?;
+            seen.insert(chunk);
+            order.push_back(chunk);
+        }
+        Ok(order)
+    }
+
+    /// A number as the chunk that it is of those that may be taken.
+    fn taken(
+        &self,
+        one: &Bound<'_, PyAny>,
+        chunk: usize,
+        unit: usize,
+        seen: &HashSet<usize>,
+    ) -> PyResult<usize> {
+        if !self.units[unit].contains_key(&chunk) {
+            let what = format!("of unit {unit}, which is none of those that it may take");
+            return Err(UsageError::new_err(self.wrong(one, &what)));
+        }
+        if seen.contains(&chunk) {
+            return Err(UsageError::new_err(self.wrong(one, &format!("of unit {unit} twice"))));
+        }
+        Ok(chunk)
+    }
+
+    /// What is told of a value that is no number of a chunk.
+    fn no_chunk(&self, one: &Bound<'_, PyAny>, unit: usize) -> PyErr {
+        let kind = one.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+        PyTypeError::new_err(self.wrong(one, &format!("of unit {unit}, which is a {kind}")))
+    }
+
+    /// Which policy gave what, and what it is to give.
+    fn wrong(&self, one: &Bound<'_, PyAny>, what: &str) -> String {
+        let said = one.repr().map_or_else(|_| "something".into(), |text| text.to_string());
+        let said: String = said.chars().take(MOST_SAID).collect();
+        format!(
+            "the victim policy {} chose {said} {what}: it is to give the number of one of the \
+             chunks that it was given, or several of these, each once, or None",
+            self.policy.name(one.py())
+        )
+    }
+}
+
+/// A whole number; the largest, which is no chunk's, for one that is none in its size. None
+/// of what is no number. Fails with what Python's own code raises.
+fn number(one: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if one.is_instance_of::<PyBool>() {
+        return Ok(None);
+    }
+    match one.extract::<usize>() {
+        Ok(chunk) => Ok(Some(chunk)),
+        Err(e) if e.is_instance_of::<PyOverflowError>(one.py()) => Ok(Some(usize::MAX)),
+        Err(e) if e.is_instance_of::<PyTypeError>(one.py()) => Ok(None),
+        Err(e) => Err(e),
     }
 }
