@@ -177,6 +177,67 @@ def test_an_explanation_that_is_stopped_has_what_there_is() -> None:
     assert "pus=2" not in why.what_if
 
 
+@pytest.mark.parametrize(
+    ("worn", "others", "failed"),
+    [
+        # Its requests fail, and there is a report of it.
+        ("endurance=1", ["pus=4", "endurance=1", "suspend=true"], [False, True, False]),
+        # It cannot even be filled: there is none, nor of any behind it.
+        ("program_failure=0.02", ["pus=4"], [False]),
+    ],
+)
+def test_what_ifs_are_of_their_own_keys_where_one_fails(
+    worn: str, others: list[str], failed: list[bool]
+) -> None:
+    drive = "mem:tlc,size=64M,groups=1,pus=2,pages=48,store=none,errors=true,failure_power=0.1"
+    load: dict[str, Any] = {"rw": "randwrite", "qd": 8, "precondition": "seq", "ios": 60_000}
+    asked = ["pus=4", worn, "suspend=true"]
+    with pytest.raises(ssdkit.Error, match=f"--what-if {worn}: ") as caught:
+        ssdkit.explain(drive + ",endurance_cliff=true", what_if=asked, **load)
+    runs = caught.value.report.what_if
+    assert list(runs) == others
+    assert [run.failed_requests > 0 for run in runs.values()] == failed
+    profiles = {key: run.drive["profile"] for key, run in runs.items()}
+    assert {key: of["geometry"]["pus"] for key, of in profiles.items()} == {
+        key: 4 if key == "pus=4" else 2 for key in others
+    }
+    assert all(of["timing"]["suspend"] == (key == "suspend=true") for key, of in profiles.items())
+
+
+def test_ctrl_c_ends_a_replay_of_what_says_nothing(tmp_path: Path) -> None:
+    """Standard input before its first byte, and in the middle."""
+    program = """
+import sys, ssdkit
+print("there", flush=True)
+ssdkit.replay("-", "mem:tlc,size=64M")
+"""
+    line = "128166372003061629,usr,0,Read,0,4096,0\n"
+    for text in ("", line * 4000):
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running:
+            assert running.stdin is not None and running.stdout is not None
+            assert running.stdout.readline() == "there\n"
+            running.stdin.write(text)
+            running.stdin.flush()
+            # It sleeps: in its read.
+            state = Path(f"/proc/{running.pid}/stat")
+            until = time.monotonic() + 60
+            while state.read_text().rpartition(")")[2].split()[0] != "S":
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            running.send_signal(signal.SIGINT)
+            try:
+                running.wait(60)
+            finally:
+                running.kill()
+            assert running.stderr is not None and "KeyboardInterrupt" in running.stderr.read()
+
+
 def test_no_bar_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
     ssdkit.bench(DRIVE, rw="randread", ios=1000, progress=True)
     assert capfd.readouterr() == ("", "")

@@ -5,7 +5,7 @@
 //! what was measured, when the trace could not be read to its end.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,7 @@ use drive::error::Error;
 use drive::spec::DriveSpec;
 use load::driver::ClockKind;
 use load::load::{Load, Played};
+use load::watch::is_to_stop;
 use measure::options::{count, duration, whole};
 use measure::units;
 use port::{BLOCK_BYTES, SECTOR_BYTES, Shape};
@@ -199,11 +200,31 @@ impl ReplayArgs {
 
     fn open(&self) -> Result<Reader, Error> {
         let named = |e: &dyn fmt::Display| format!("{}: {e}", self.trace.display());
-        let input = Input::open(&self.trace).map_err(|e| Error::Usage(named(&e)))?;
+        let input = match self.trace.as_os_str() == "-" {
+            true => Input::new(Stoppable(io::stdin()), None),
+            false => Input::open(&self.trace),
+        };
+        let input = input.map_err(|e| Error::Usage(named(&e)))?;
         Reader::new(input, &self.read).map_err(|e| match e {
             ReadError::Io(_) => Error::Failed(named(&e)),
             e => Error::Usage(named(&e)),
         })
+    }
+}
+
+/// Standard input, which may say nothing for ever: a signal ends the wait where whoever
+/// watches the run wants it to end.
+struct Stoppable<R>(R);
+
+impl<R: Read> Read for Stoppable<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(into);
+        match &read {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted && is_to_stop() => {
+                Err(io::Error::other("it was stopped"))
+            }
+            _ => read,
+        }
     }
 }
 

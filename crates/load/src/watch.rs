@@ -49,6 +49,12 @@ pub fn observed<T>(observer: Arc<dyn Observer>, run: impl FnOnce() -> T) -> T {
     run()
 }
 
+/// Whether the observer of this thread, where there is one, wants the run to stop: for who
+/// waits for something outside, and was woken by a signal.
+pub fn is_to_stop() -> bool {
+    OBSERVER.with_borrow(Clone::clone).is_some_and(|observer| !observer.look(0.0))
+}
+
 /// An observer, and when it looks again.
 struct Observed {
     observer: Arc<dyn Observer>,

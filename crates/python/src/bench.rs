@@ -21,7 +21,7 @@ pub fn bench<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args: BenchArgs = parsed("bench", &[drive], Some(options))?;
-    measured(py, BenchArgs { pictures, ..args }, progress)
+    measured(py, || Ok(BenchArgs { pictures, ..args }), progress)
 }
 
 /// Replays a trace on a drive and gives its report, and why where that is asked for.
@@ -36,10 +36,10 @@ pub fn replay<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args: ReplayArgs = parsed("replay", &[trace, drive], Some(options))?;
-    let bench = py.detach(|| args.bench()).map_err(|e| raised(&e))?;
-    let bench = BenchArgs { pictures, ..bench };
+    // The trace is opened where the run may be stopped: standard input may say nothing.
+    let bench = || Ok::<_, Error>(BenchArgs { pictures, ..args.bench()? });
     match args.explain {
-        true => explained(py, bench, args.what_if, progress),
+        true => explained(py, bench, &args.what_if, progress),
         false => measured(py, bench, progress),
     }
 }
@@ -55,17 +55,18 @@ pub fn explain<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args: ExplainArgs = parsed("explain", &[drive], Some(options))?;
-    explained(py, BenchArgs { pictures, ..args.bench }, args.what_if, progress)
+    let bench = || Ok(BenchArgs { pictures, ..args.bench });
+    explained(py, bench, &args.what_if, progress)
 }
 
 /// Measures, and raises with the report what went wrong.
 fn measured<'py>(
     py: Python<'py>,
-    mut args: BenchArgs,
+    args: impl FnOnce() -> Result<BenchArgs, Error> + Send,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    args.json = true;
-    let ((outcome, written), stopped) = watched(py, progress, || measure_and_draw(&args))?;
+    let run = || measure_and_draw(&BenchArgs { json: true, ..args()? });
+    let ((outcome, written), stopped) = watched(py, progress, run)?;
     let problem = outcome.problem.clone().map(Error::Failed).or(written.err());
     let report = Outcome::new(outcome).report(py)?;
     match stopped.or_else(|| problem.map(|e| raised(&e))) {
@@ -77,17 +78,18 @@ fn measured<'py>(
 /// Explains, and raises with what there is what went wrong.
 fn explained<'py>(
     py: Python<'py>,
-    mut bench: BenchArgs,
-    asked: Vec<String>,
+    bench: impl FnOnce() -> Result<BenchArgs, Error> + Send,
+    asked: &[String],
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    bench.json = true;
-    let (told, stopped) = watched(py, progress, || Explained::of(&bench, &asked))?;
+    let run = || Explained::of(&BenchArgs { json: true, ..bench()? }, asked);
+    let (told, stopped) = watched(py, progress, run)?;
     let text = (told.to_text(), told.compared());
     let failed = told.outcome.problem.clone().map(Error::Failed).or_else(|| told.problem());
     let problem = failed.or(told.failed);
     let report = Outcome::new(told.outcome).report(py)?;
     let others = PyList::empty(py);
+    // They are the first of those that were asked for: after one that failed there is none.
     for (set, other) in asked.iter().zip(told.others) {
         others.append((set, Outcome::new(other).report(py)?))?;
     }

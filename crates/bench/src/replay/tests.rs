@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use load::watch::Watch;
+use load::watch::{Observer, Watch, observed};
 use port::BlockOp;
 use workload::{Generator, Pattern};
 
@@ -347,4 +347,34 @@ fn a_trace_is_explained() {
     assert!(refused("--what-if suspend=true").contains("--explain"));
     assert!(refused("--explain --what-if no=1").contains("is no key"));
     assert!(refused("--explain --report a.html").contains("--report is of"));
+}
+
+/// What an observer says of going on.
+struct Says(bool);
+
+impl Observer for Says {
+    fn phase(&self, _: &str) {}
+
+    fn look(&self, _: f64) -> bool {
+        self.0
+    }
+}
+
+/// Says nothing, and is woken by signals.
+struct Woken(u32);
+
+impl Read for Woken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0 += 1;
+        if self.0 < 9 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(0) }
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_of_an_input_that_says_nothing() {
+    let read = || Stoppable(Woken(0)).read_to_end(&mut Vec::new());
+    assert_eq!(read().unwrap(), 0, "nobody watches");
+    assert_eq!(observed(Arc::new(Says(true)), read).unwrap(), 0);
+    let stopped = observed(Arc::new(Says(false)), read).unwrap_err();
+    assert_eq!(stopped.to_string(), "it was stopped");
 }
