@@ -138,7 +138,9 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._client is not None and kind is None and self.after is not None:
+        # Who asked for what cannot be has a scheduler that answers; of all else nobody knows.
+        answers = kind is None or issubclass(kind, Error)
+        if self._client is not None and answers and self.after is not None:
             self._client.run(self.after, on_error="ignore")
         self._stack.__exit__(kind, error, trace)
 

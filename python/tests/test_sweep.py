@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import getpass
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -329,6 +331,33 @@ def test_a_killed_sweep_leaves_nothing_behind_the_next(tmp_path: Path) -> None:
     wait_for(nobodys)
     assert ended(program(text, "", "100", env=there)) == "12 0\n"
     assert not list(folders.iterdir())
+
+
+def test_a_sweep_that_ends_with_an_error_leaves_no_aged_drives(client: Any, tmp_path: Path) -> None:
+    """Its workers go on, and are told."""
+
+    def there(place: str) -> bool:
+        from ssdkit.sweep_run import _aged_root
+
+        return (_aged_root() / place).exists()
+
+    place = hashlib.sha256(f"{os.uname().nodename}:{tmp_path}".encode()).hexdigest()[:16]
+    seen = []
+
+    class Watched(Crew):
+        def _check(self) -> None:
+            super()._check()
+            after = self.after
+            assert isinstance(after, partial)
+            seen.append(after.args)
+
+    knee = ssdkit.Knee("qd", ssdkit.Range(1, 64, integer=True), "iopz", start=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssdkit.sweeps.Crew", Watched)
+        with pytest.raises(UsageError, match="rows have no such figure"):
+            ssdkit.sweep(READS, knee, scheduler=client, out=tmp_path)
+    assert seen == [(place,)]
+    assert not any(client.run(there, place).values())
 
 
 def test_a_disk_that_is_full_under_aged_drives_is_no_part_of_a_row(
