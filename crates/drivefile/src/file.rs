@@ -7,9 +7,10 @@
 //! opened ([`crate::DriveFile::open`]).
 //!
 //! A chunk that was reset keeps what it had until a sync that began after the
-//! reset has ended. One is begun by the reset, and a program of the chunk
-//! answers pending until it has. Its failed programs, which store nothing, do
-//! not wait; a further reset after them does.
+//! reset has ended, and until the one behind that has, too: before, the first may
+//! be found to be damaged and count for nothing. One is begun by the reset, and a
+//! program of the chunk answers pending until both have ended. Its failed
+//! programs, which store nothing, do not wait; a further reset after them does.
 //!
 //! What reads have changed of a chunk, as how many there were, is written and
 //! survives a kill, but makes no work for a barrier, and is nothing that a file
@@ -33,7 +34,7 @@ use crate::header::{MAGIC, State};
 use crate::layout::{Layout, SLOT_BYTES};
 use crate::mutation::{self, Mutation};
 use crate::open::DESCRIPTORS;
-use crate::sync::{Job, Outcome, Syncer, write_first_state, write_last_state};
+use crate::sync::{Job, Outcome, Syncer, give_back, write_first_state, write_last_state};
 use crate::{Area, ChangingText, FileError, FileIo, Header, SystemFile, Unfinished, Wakes};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
@@ -59,9 +60,13 @@ pub struct DriveFile {
     pub(crate) written: u64,
     /// The generation that a barrier under way waits for.
     pub(crate) target: Option<u64>,
-    /// Chunks erased since the last sync began, by number in the file; and chunks
-    /// that changed, up to one more than a claim has.
+    /// Chunks erased since the last sync began, by number in the file; those of the
+    /// generation before, whose space the next sync gives back; and room for such a
+    /// list, where no sync has it. A chunk is in one of them at most.
     pub(crate) erased: Vec<u32>,
+    pub(crate) owed: Vec<u32>,
+    pub(crate) spare: Vec<u32>,
+    /// Chunks that changed since then, up to one more than a claim has.
     pub(crate) changed: Vec<u32>,
     /// Room for a claim, where no sync has it.
     pub(crate) claim: Vec<u8>,
@@ -171,6 +176,8 @@ impl DriveFile {
             written: state.synced,
             target: None,
             erased: Vec::new(),
+            owed: Vec::new(),
+            spare: Vec::new(),
             changed: Vec::with_capacity(claim::MOST + 1),
             claim: Vec::with_capacity(SLOT_BYTES),
             unsynced: 0,
@@ -234,7 +241,10 @@ impl DriveFile {
         if self.syncer.take().is_none() {
             return Ok(());
         }
-        write_last_state(&*self.storage, &self.state(self.completed, true))
+        write_last_state(&*self.storage, &self.state(self.completed, true))?;
+        // The barrier has ended the generation of all that were erased.
+        give_back(&*self.storage, &self.layout, &self.owed);
+        Ok(())
     }
 
     /// The state in which generation `synced` is durable.
@@ -260,10 +270,7 @@ impl DriveFile {
         match outcome {
             Some(Outcome { generation, spare, claim, result: Ok(()) }) => {
                 self.completed = generation;
-                self.claim = claim;
-                if self.erased.is_empty() {
-                    self.erased = spare;
-                }
+                (self.claim, self.spare) = (claim, spare);
             }
             Some(Outcome { result: Err(e), .. }) => {
                 self.fail(e);
@@ -274,8 +281,8 @@ impl DriveFile {
 
     /// Whether `generation` is durable. If not, sees to it that it will be.
     fn want(&mut self, generation: u64) -> bool {
-        // A sync made in the call that begins it has ended then.
-        for _ in 0..2 {
+        // A sync made in the call that begins it has ended then; two may be wanted.
+        for _ in 0..3 {
             let Some(syncer) = &mut self.syncer else { return true };
             if syncer.is_busy() {
                 let outcome = syncer.poll();
@@ -285,11 +292,14 @@ impl DriveFile {
                 return self.completed >= generation;
             }
             self.begin_sync();
-            if mutation::is(Mutation::DoneEarly) {
-                return true;
-            }
         }
         self.completed >= generation
+    }
+
+    /// Whether no state that may still hold knows what a chunk had that was erased
+    /// in `generation`. If not, sees to it.
+    fn want_gone(&mut self, generation: u64) -> bool {
+        self.want(if mutation::is(Mutation::ReuseAtOnce) { generation } else { generation + 1 })
     }
 
     /// Begins to sync the generation, if no sync is under way. None is begun
@@ -310,7 +320,15 @@ impl DriveFile {
         self.changed.clear();
         self.generation += 1;
         self.unsynced = 0;
-        syncer.begin(Job { state, claim, erased: std::mem::take(&mut self.erased) });
+        let erased = std::mem::replace(&mut self.erased, std::mem::take(&mut self.spare));
+        if mutation::is(Mutation::GiveBackUnsynced) {
+            give_back(&*self.storage, &self.layout, &erased);
+        }
+        let mut back = std::mem::replace(&mut self.owed, erased);
+        if mutation::is(Mutation::GiveBackAtOnce) {
+            std::mem::swap(&mut back, &mut self.owed);
+        }
+        syncer.begin(Job { state, claim, give_back: back });
     }
 
     /// Whether nothing may be changed.
@@ -335,11 +353,12 @@ impl DriveFile {
         Moved::Done
     }
 
-    /// Begins the next life of a chunk whose erase is durable.
+    /// Begins the next life of a chunk that nothing needs any more of what it had.
     #[inline]
     fn settle(&mut self, number: usize) {
         let chunk = &mut self.chunks[number];
-        if chunk.next.is_some() && chunk.generation <= self.completed {
+        let at_once = u64::from(mutation::is(Mutation::ReuseAtOnce));
+        if chunk.next.is_some() && chunk.generation < self.completed + at_once {
             chunk.begin_next();
         }
     }
@@ -385,7 +404,7 @@ impl DriveFile {
         self.turn(number);
         self.chunks[number].next = Some(next);
         self.write_change(number);
-        // Its space is given back only if the file tells of the erase.
+        // Its space is ever given back only if the file tells of the erase.
         if self.error.is_none() {
             self.erased.push(number as u32);
             self.begin_sync();
@@ -454,7 +473,7 @@ impl Medium for DriveFile {
         let number = self.layout.number(self.header.geometry.chunk_index(at));
         let chunk = &self.chunks[number];
         if chunk.next.is_some() {
-            if !self.want(chunk.generation) {
+            if !self.want_gone(chunk.generation) {
                 return if self.error.is_some() { Moved::Failed } else { Moved::Pending };
             }
             self.settle(number);
@@ -493,7 +512,7 @@ impl Medium for DriveFile {
             (held.next.is_some_and(|next| next.programmed > 0), held.generation)
         };
         // One erase at a time: programs that failed have come since the last.
-        if begun && !self.want(generation) {
+        if begun && !self.want_gone(generation) {
             return if self.error.is_some() { Moved::Failed } else { Moved::Pending };
         }
         self.settle(number);
@@ -510,7 +529,7 @@ impl Medium for DriveFile {
             return Moved::Failed;
         }
         let target = *self.target.get_or_insert(self.written);
-        let durable = self.want(target);
+        let durable = self.want(target) || mutation::is(Mutation::DoneEarly);
         if durable || self.error.is_some() {
             self.target = None;
         }

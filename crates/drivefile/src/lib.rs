@@ -11,7 +11,9 @@
 //! - a block that was changed in any way since it was programmed is an error,
 //!   never wrong data;
 //! - a chunk that was reset keeps what it had until a sync that began after
-//!   the reset has ended, so that what was moved out of it is never lost;
+//!   the reset has ended, so that what was moved out of it is never lost; and
+//!   until the sync behind that has, so that damage of what came with the first
+//!   takes nothing older along;
 //! - two processes cannot have one file open, unless both only read;
 //! - a file that is being made has another name, and cannot be opened, until it
 //!   is whole ([`Unfinished`]).

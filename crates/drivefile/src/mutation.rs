@@ -11,13 +11,27 @@ pub enum Mutation {
     DenyClaim,
     /// A barrier is done when its sync has begun.
     DoneEarly,
+    /// The space of an erased chunk is given back before the sync of its generation.
+    GiveBackUnsynced,
+    /// It is given back when that sync has ended, and not the one behind it.
+    GiveBackAtOnce,
+    /// An erased chunk is programmed then.
+    ReuseAtOnce,
 }
 
 #[cfg(any(test, feature = "disk"))]
 impl Mutation {
-    /// All of them.
-    pub const ALL: [Mutation; 4] =
-        [Mutation::BelieveClaim, Mutation::BelieveBlocks, Mutation::DenyClaim, Mutation::DoneEarly];
+    /// Those that a cut alone shows.
+    pub const ALL: [Mutation; 5] = [
+        Mutation::BelieveClaim,
+        Mutation::BelieveBlocks,
+        Mutation::DenyClaim,
+        Mutation::DoneEarly,
+        Mutation::GiveBackUnsynced,
+    ];
+
+    /// Those that a cut shows where what came with the last sync is damaged, too.
+    pub const DAMAGED: [Mutation; 2] = [Mutation::GiveBackAtOnce, Mutation::ReuseAtOnce];
 }
 
 #[cfg(any(test, feature = "disk"))]

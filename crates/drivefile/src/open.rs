@@ -24,7 +24,7 @@ use crate::guarded::Guarded;
 use crate::header::{self, FIXED_BYTES, Header, State, is_changed, u32_at};
 use crate::layout::{Layout, SLOT_BYTES, TABLE_OFFSET, state_offsets};
 use crate::mutation::{self, Mutation};
-use crate::sync::{Syncer, write_first_state};
+use crate::sync::{Syncer, give_back, write_first_state};
 use crate::{DriveFile, FileError, FileIo, Opened, SystemFile, text};
 
 /// Descriptors that are read at once.
@@ -93,6 +93,8 @@ impl DriveFile {
             if newest.claim {
                 write_decided(&*storage, &newest, &state)?;
             }
+            // Before the session: a cut in the midst has the next opening do the rest.
+            give_back(&*storage, &layout, &looked.erased);
             now = begin_session(&*storage, &layout, &state, &mut chunks, &looked)?;
             syncer = Some(Syncer::new(Arc::clone(&storage), layout, threaded)?);
         }
@@ -263,7 +265,7 @@ struct Looked {
     /// Those whose descriptor is no longer right, by number.
     changed: Vec<usize>,
     /// Those whose space may still be taken by the life before.
-    erased: Vec<usize>,
+    erased: Vec<u32>,
 }
 
 /// Decides what a chunk has.
@@ -279,8 +281,10 @@ fn look(
     let recent = chunk.generation > state.synced;
     looked.recent |= recent;
     if !recent {
-        if chunk.next.is_some() && chunk.generation == state.synced {
-            looked.erased.push(number);
+        // What was erased one sync before was given back when that one had ended, but
+        // that is durable with the one behind it only.
+        if chunk.next.is_some() && chunk.generation + 1 >= state.synced {
+            looked.erased.push(number as u32);
         }
         chunk.begin_next();
         return Ok(());
@@ -330,13 +334,5 @@ fn begin_session(
     let table = Some(sum_of(chunks, Descriptor::share));
     let now = State { session: state.session + 1, synced, clean: false, table, ..*state };
     write_first_state(storage, &now)?;
-    if !state.clean {
-        for &number in &looked.erased {
-            for (offset, len) in layout.ranges(number).into_iter().filter(|range| range.1 > 0) {
-                // Where it cannot be, the chunk only keeps its space.
-                let _ = storage.punch(offset, len);
-            }
-        }
-    }
     Ok(now)
 }

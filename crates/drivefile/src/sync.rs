@@ -1,13 +1,17 @@
 //! Syncs, one at a time, on a thread of their own.
 //!
 //! A sync ends a *generation*: everything that was written in it and before is
-//! made durable, then the space of the chunks that were erased in it is given
-//! back. The state that tells of it is made durable by the same sync: it is
+//! made durable, then the space of the chunks that were erased in the one before
+//! is given back. The state that tells of it is made durable by the same sync: it is
 //! written first, as a *claim*, which holds if all that it tells of is found when
 //! the file is opened. A claim is written when the sync before it has ended, and
 //! over the state before that one's: so of the two that there are, the older one
 //! holds in any case. Behind the sync the state is written as one that is known to
 //! hold. That is durable with the next sync, for which nobody waits.
+//!
+//! Until then a claim that is found damaged counts as one of a sync that never
+//! ended, and the generation before holds. So what was erased keeps its space for
+//! one sync more: what it had may still be what the drive has.
 
 use std::io;
 use std::sync::Arc;
@@ -24,8 +28,9 @@ pub struct Job {
     /// What is written before it, where one place holds that; else nothing, and
     /// then the state is made durable by itself behind it.
     pub claim: Vec<u8>,
-    /// The chunks erased, by their number in the file.
-    pub erased: Vec<u32>,
+    /// The chunks erased in the generation before, by their number in the file:
+    /// when this one is durable, nothing that they had is needed.
+    pub give_back: Vec<u32>,
 }
 
 /// A sync that ended.
@@ -183,18 +188,21 @@ fn finish(
         storage.write(first, &bytes).map_err(failed)
     });
     if result.is_ok() {
-        for &number in &job.erased {
-            for (offset, len) in layout.ranges(number as usize) {
-                if len > 0 {
-                    // Where it cannot be, the chunk only keeps its space.
-                    let _ = storage.punch(offset, len);
-                }
-            }
-        }
+        give_back(storage, layout, &job.give_back);
     }
-    job.erased.clear();
-    let Job { state, claim, erased: spare } = job;
+    job.give_back.clear();
+    let Job { state, claim, give_back: spare } = job;
     Outcome { generation: state.synced, spare, claim, result }
+}
+
+/// Gives the space of chunks back, by their number in the file. No state that may
+/// still hold knows what they had.
+pub fn give_back(storage: &dyn FileIo, layout: &Layout, chunks: &[u32]) {
+    let ranges = chunks.iter().flat_map(|&number| layout.ranges(number as usize));
+    for (offset, len) in ranges.filter(|&(_, len)| len > 0) {
+        // Where it cannot be, the chunk only keeps its space.
+        let _ = storage.punch(offset, len);
+    }
 }
 
 fn failed(e: io::Error) -> FileError {

@@ -1,28 +1,31 @@
 //! A page or a sector of a file is lost, or is an older one: what is read is
-//! right, or there is an error. Tried with each that a file has, after kills and
-//! crashes.
+//! right, or there is an error, and none but of blocks that lie there. Tried with
+//! each that a file has, after kills and crashes.
 //!
 //! An older one is of the time before the last sync: what the disk said it
 //! wrote, and did not.
+
+use std::ops::Range;
 
 use flash::{Chunk, Ppa};
 use proptest::prelude::*;
 
 use super::crash::{History, Point, Run};
-use super::reads_as;
+use super::{Block, reads_as};
 use crate::disk::Disk;
-use crate::layout::TABLE_OFFSET;
+use crate::entry::ENTRY_BYTES;
+use crate::layout::{Layout, STATE_PAGES, TABLE_OFFSET};
 use crate::{DriveFile, FileError};
 
 /// What became of the damaged files.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+pub struct Seen {
     /// Opened, and nothing was missed.
-    whole: usize,
+    pub whole: usize,
     /// Opened, with errors of blocks.
-    errors: usize,
+    pub errors: usize,
     /// Refused.
-    refused: usize,
+    pub refused: usize,
     /// Refused as a descriptor was missed.
     table: usize,
 }
@@ -42,12 +45,36 @@ fn is_told(told: &Chunk, history: &History, durable: Point) -> bool {
     !history.stores(durable) || (told.wear, told.programmed) >= durable
 }
 
-/// Looks at a damaged file, which is to tell of all that was durable by then.
-fn look(run: &Run, durable: &[Point], image: Vec<u8>, seen: &mut Seen, at: &str) {
-    let opened = DriveFile::open_on(Disk::with(image).storage(), true, false);
-    let mut opened = match opened {
+/// Whether any of a block lies in a part of the file.
+fn lies_in(damaged: &Range<usize>, layout: &Layout, kept: u32, at: Ppa, block: Block) -> bool {
+    let data = if block.whole { layout.whole(at) } else { layout.data(at) };
+    [(data, block.bytes(kept)), (layout.entry(at), ENTRY_BYTES)]
+        .iter()
+        .any(|&(start, len)| (start as usize) < damaged.end && damaged.start < start as usize + len)
+}
+
+/// Whether a part of the file has what none can be opened without: one of the states'
+/// pages may be lost.
+fn is_vital(damaged: &Range<usize>, layout: &Layout) -> bool {
+    let start = damaged.start as u64;
+    start < STATE_PAGES[0] || (TABLE_OFFSET..layout.table_end()).contains(&start)
+}
+
+/// Looks at a file of which a part is damaged; it is to tell of all that was durable by
+/// then.
+pub fn look(
+    run: &Run,
+    durable: &[Point],
+    disk: &Disk,
+    damaged: &Range<usize>,
+    seen: &mut Seen,
+    at: &str,
+) {
+    let layout = Layout::new(&run.header.geometry, run.header.kept);
+    let mut opened = match DriveFile::open_on(disk.storage(), true, false) {
         Ok(opened) => opened,
         Err(error) => {
+            assert!(is_vital(damaged, &layout), "{at}: {error}");
             seen.refused += 1;
             seen.table += usize::from(matches!(error, FileError::Table));
             return;
@@ -65,7 +92,11 @@ fn look(run: &Run, durable: &[Point], image: Vec<u8>, seen: &mut Seen, at: &str)
             let ppa = Ppa(run.header.geometry.chunk_start(index).0 + u64::from(block));
             match reads_as(&mut opened.medium, ppa, expected) {
                 Some(right) => assert!(right, "{at}: wrong data in chunk {which}, block {block}"),
-                None => lost += 1,
+                None => {
+                    let here = lies_in(damaged, &layout, run.header.kept, ppa, expected);
+                    assert!(here, "{at}: chunk {which}, block {block} is lost with it");
+                    lost += 1;
+                }
             }
         }
     }
@@ -89,15 +120,10 @@ fn try_all(run: &Run, durable: &[Point], image: &[u8], older: &[Vec<u8>]) -> See
                     continue;
                 }
                 let mut damaged = image.to_vec();
-                damaged[range.clone()].copy_from_slice(&other[range]);
+                damaged[range.clone()].copy_from_slice(&other[range.clone()]);
                 let zeroed = if which == older.len() { "zeroed" } else { "older" };
-                look(
-                    run,
-                    durable,
-                    damaged,
-                    &mut seen,
-                    &format!("{size} bytes at {start} {zeroed}"),
-                );
+                let at = format!("{size} bytes at {start} {zeroed}");
+                look(run, durable, &Disk::with(damaged), &range, &mut seen, &at);
             }
         }
     }
