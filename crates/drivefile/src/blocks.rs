@@ -11,6 +11,7 @@ use port::BLOCK_BYTES;
 
 use crate::FileIo;
 use crate::entry::{ENTRY_BYTES, Entry};
+use crate::file_io::is_unreadable;
 use crate::header::checksum;
 use crate::layout::Layout;
 
@@ -33,6 +34,26 @@ impl From<io::Error> for Unreadable {
     fn from(e: io::Error) -> Unreadable {
         Unreadable::System(e)
     }
+}
+
+/// What a block is taken for that the disk cannot read, where it is asked how many are
+/// good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// One that is good, and the last of its program.
+    Passed,
+    /// One that is not there.
+    Lost,
+}
+
+/// A block that is looked at.
+enum Found {
+    /// It is good, and whether it is the last of its program.
+    Good { last: bool },
+    /// It is not what was programmed.
+    Bad,
+    /// The disk cannot read it.
+    Unread,
 }
 
 /// When blocks are programmed: goes into their entries.
@@ -201,6 +222,7 @@ impl Blocks {
         from: u32,
         chunk: &Chunk,
         session: u32,
+        unread: Unread,
     ) -> io::Result<u32> {
         let (mut until, mut block) = (from, from);
         while block < chunk.programmed {
@@ -212,31 +234,37 @@ impl Blocks {
                 (until, block) = (block + 1, block + 1);
                 continue;
             }
-            match self.good_block(start, block, When { life: chunk.wear, session })? {
-                Some(true) => until = block + 1,
-                Some(false) => {}
-                None => break,
+            match self.look_at(start, block, When { life: chunk.wear, session })? {
+                Found::Good { last: true } => until = block + 1,
+                Found::Good { last: false } => {}
+                Found::Unread if unread == Unread::Passed => until = block + 1,
+                Found::Bad | Found::Unread => break,
             }
             block += 1;
         }
         Ok(until)
     }
 
+    /// What becomes of a block that is read.
+    fn look_at(&mut self, start: Ppa, block: u32, when: When) -> io::Result<Found> {
+        match self.last_of(Ppa(start.0 + u64::from(block)), when) {
+            Ok(last) => Ok(Found::Good { last }),
+            Err(Unreadable::System(e)) if is_unreadable(&e) => Ok(Found::Unread),
+            Err(Unreadable::System(e)) => Err(e),
+            Err(Unreadable::Damaged | Unreadable::Length) => Ok(Found::Bad),
+        }
+    }
+
     /// Whether a block is the last of its program, if it is good.
-    fn good_block(&mut self, start: Ppa, block: u32, when: When) -> io::Result<Option<bool>> {
-        let at = Ppa(start.0 + u64::from(block));
+    fn last_of(&mut self, at: Ppa, when: When) -> Result<bool, Unreadable> {
         let mut bytes = [0; ENTRY_BYTES];
         self.storage.read(self.layout.entry(at), &mut bytes)?;
         let entry = Entry::decode(&bytes, at, when.life);
-        let Some(entry) = entry.filter(|entry| entry.session == when.session) else {
-            return Ok(None);
-        };
+        let entry = entry.filter(|entry| entry.session == when.session);
+        let entry = entry.ok_or(Unreadable::Damaged)?;
         let mut data = [0; BLOCK_BYTES as usize];
         let each = if entry.whole { data.len() } else { self.kept };
-        match self.read(at, 1, &mut data[..each], &mut [], when.life) {
-            Ok(()) => Ok(Some(entry.last)),
-            Err(Unreadable::System(e)) => Err(e),
-            Err(_) => Ok(None),
-        }
+        self.read(at, 1, &mut data[..each], &mut [], when.life)?;
+        Ok(entry.last)
     }
 }

@@ -6,6 +6,7 @@
 //! it, the disk does not, and each opening of the file is told once, one that
 //! comes later only if nobody was told.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -72,6 +73,8 @@ struct Inner {
     told: u64,
     /// Something was lost so since this was last asked.
     lost: bool,
+    /// Pages that it cannot read until they are written as a whole.
+    unreadable: BTreeSet<usize>,
 }
 
 /// An opening of the file.
@@ -181,6 +184,19 @@ impl Disk {
         std::mem::take(&mut self.inner().lost)
     }
 
+    /// The page of this byte cannot be read any more, nor a part of it be written, as the
+    /// system reads the rest of it for that. Written as a whole it is good again.
+    #[cfg(test)]
+    pub(crate) fn spoil(&self, byte: usize) {
+        self.inner().unreadable.insert(byte / PAGE);
+    }
+
+    /// What is on it for certain: nothing else survived a crash of the host.
+    #[cfg(test)]
+    pub(crate) fn certain(&self) -> Vec<u8> {
+        self.inner().durable.clone()
+    }
+
     /// Whether everything fails from now on.
     #[cfg(test)]
     pub(crate) fn is_gone(&self) -> bool {
@@ -264,8 +280,24 @@ impl Inner {
         Ok(())
     }
 
+    /// Fails where the disk cannot read a page of these, or could not and has all of it
+    /// written now.
+    fn check_pages(&mut self, range: &Range<usize>, is_written: bool) -> io::Result<()> {
+        let pages = range.start / PAGE..range.end.div_ceil(PAGE);
+        let whole = |page: usize| page * PAGE >= range.start && (page + 1) * PAGE <= range.end;
+        let lost = self.unreadable.range(pages).find(|&&page| !(is_written && whole(page)));
+        if lost.is_some() {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        if is_written {
+            self.unreadable.retain(|&page| !whole(page));
+        }
+        Ok(())
+    }
+
     fn put(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.burn()?;
+        self.check_pages(&(offset as usize..offset as usize + bytes.len()), true)?;
         if let Some(room) = &mut self.room {
             *room = room.checked_sub(bytes.len() as u64).ok_or(ErrorKind::StorageFull)?;
         }
@@ -295,8 +327,9 @@ impl Opening {
 
 impl FileIo for Opening {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let inner = self.inner();
+        let mut inner = self.inner();
         let end = offset as usize + bytes.len();
+        inner.check_pages(&(offset as usize..end), false)?;
         let from = inner.cached.get(offset as usize..end).ok_or(ErrorKind::UnexpectedEof)?;
         bytes.copy_from_slice(from);
         Ok(())

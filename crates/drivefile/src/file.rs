@@ -29,6 +29,7 @@ use port::lazy::room_for;
 use crate::blocks::{Blocks, When};
 use crate::claim::{self, Claimed};
 use crate::descriptor::{Descriptor, at_rest, next_life};
+use crate::file_io::is_unreadable;
 use crate::guarded::Guarded;
 use crate::header::{MAGIC, State};
 use crate::layout::{Layout, SLOT_BYTES};
@@ -482,6 +483,9 @@ impl Medium for DriveFile {
         self.written = self.generation;
         match self.blocks.program(at, count, data, tags, when) {
             Ok(()) => self.count_unsynced(count),
+            // Something beside them in a page of the system: these blocks failed, as those
+            // of a flash may. Nothing that was told of before is missing.
+            Err(e) if is_unreadable(&e) => Moved::Failed,
             Err(e) => self.fail_writing("writing a block", &e),
         }
     }

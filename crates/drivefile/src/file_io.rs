@@ -61,6 +61,25 @@ pub trait FileIo: Send + Sync {
     }
 }
 
+/// Whether the host's disk cannot read what it has there. That is damage of a place and
+/// nothing else: of all others the system says other things.
+pub(crate) fn is_unreadable(e: &io::Error) -> bool {
+    let kinds = [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA];
+    Errno::from_io_error(e).is_some_and(|e| kinds.contains(&e))
+}
+
+/// Fills `bytes` from `offset` on: with zeros where the disk cannot read them, for those
+/// who see by a checksum what is damaged, and have another copy.
+pub(crate) fn read_or_zeros(storage: &dyn FileIo, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    match storage.read(offset, bytes) {
+        Err(e) if is_unreadable(&e) => {
+            bytes.fill(0);
+            Ok(())
+        }
+        read => read,
+    }
+}
+
 /// The beginning of 2020: a clock that is before it was never set.
 const CLOCK_SET: u32 = 1_577_836_800;
 

@@ -14,6 +14,8 @@
 //!   the reset has ended, so that what was moved out of it is never lost; and
 //!   until the sync behind that has, so that damage of what came with the first
 //!   takes nothing older along;
+//! - what the disk cannot read is lost alone, where it is neither the header nor
+//!   a chunk's descriptor;
 //! - two processes cannot have one file open, unless both only read;
 //! - a file that is being made has another name, and cannot be opened, until it
 //!   is whole ([`Unfinished`]).

@@ -15,11 +15,12 @@ use std::sync::Arc;
 use flash::{Chunk, Geometry};
 use port::lazy::room_for;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Unread};
 use crate::claim::{self, Claimed};
 use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
 use crate::entry::MAX_SESSION;
 use crate::file::sum_of;
+use crate::file_io::{is_unreadable, read_or_zeros};
 use crate::guarded::Guarded;
 use crate::header::{self, FIXED_BYTES, Header, State, is_changed, u32_at};
 use crate::layout::{Layout, SLOT_BYTES, TABLE_OFFSET, state_offsets};
@@ -91,7 +92,8 @@ impl DriveFile {
         if !read_only {
             upgrade(&*storage)?;
             if newest.claim {
-                write_decided(&*storage, &newest, &state)?;
+                // So it is not decided anew when the chunks are no longer as they were found.
+                write_first_state(&*storage, &state)?;
             }
             // Before the session: a cut in the midst has the next opening do the rest.
             give_back(&*storage, &layout, &looked.erased);
@@ -166,7 +168,7 @@ fn read_states(storage: &dyn FileIo) -> Result<States, FileError> {
     let mut found = Vec::new();
     for offset in [0, 1].into_iter().flat_map(state_offsets) {
         let mut bytes = [0; SLOT_BYTES];
-        storage.read(offset, &mut bytes).map_err(reading)?;
+        read_or_zeros(storage, offset, &mut bytes).map_err(reading)?;
         let state = State::decode(bytes.first_chunk().expect("it is longer"));
         let claimed = match state {
             Some(State { claim: true, .. }) => claim::decode(&bytes),
@@ -198,6 +200,9 @@ fn has_sum(chunks: &[Descriptor], state: &State) -> bool {
 /// It is so whenever the sync has ended. What was erased since then, and is durable,
 /// has a later claim; of what is offline no block is ever looked at. Nor are blocks
 /// of a chunk that changed two generations later, as then the sync had ended.
+///
+/// A block that the disk cannot read disproves nothing: no sync that was cut leaves
+/// one, so all else says whether this one was. It is an error when it is read.
 fn is_proved(
     blocks: &mut Blocks,
     layout: &Layout,
@@ -220,7 +225,8 @@ fn is_proved(
         let Some((from, to)) = chunk.came_with(claim.synced) else { continue };
         let start = blocks.start(layout.index(number));
         let then = Chunk { programmed: to, ..chunk.chunk };
-        if blocks.good_until(start, from, &then, claim.session).map_err(reading)? < to {
+        let until = blocks.good_until(start, from, &then, claim.session, Unread::Passed);
+        if until.map_err(reading)? < to {
             return Ok(false);
         }
     }
@@ -239,7 +245,7 @@ fn read_table(
         let offset = layout.descriptor(chunks.len());
         let n = AT_ONCE.min(layout.chunks() - chunks.len());
         let piece = &mut bytes[..n * DESCRIPTOR_BYTES];
-        storage.read(offset, piece).map_err(reading)?;
+        storage.read(offset, piece).map_err(|e| unread(storage, layout, chunks.len(), n, e))?;
         for bytes in piece.chunks_exact(DESCRIPTOR_BYTES) {
             let number = chunks.len();
             let read = Descriptor::decode(bytes, number as u64, size);
@@ -251,6 +257,24 @@ fn read_table(
         }
     }
     Ok(chunks)
+}
+
+/// Which of `n` descriptors from that of chunk `number` on cannot be read, where the disk
+/// refuses some of them. None can be left out.
+fn unread(
+    storage: &dyn FileIo,
+    layout: &Layout,
+    number: usize,
+    n: usize,
+    e: io::Error,
+) -> FileError {
+    let is_lost = |&number: &usize| {
+        let read = storage.read(layout.descriptor(number), &mut [0; DESCRIPTOR_BYTES]);
+        read.is_err_and(|e| is_unreadable(&e))
+    };
+    let Some(number) = (number..number + n).find(is_lost) else { return reading(e) };
+    let (chunk, offset) = (layout.index(number), layout.descriptor(number));
+    FileError::Descriptor { chunk, offset, what: "the disk cannot read it" }
 }
 
 /// What was found in the chunks.
@@ -293,7 +317,8 @@ fn look(
     let mut changed = chunk.next.take().is_some();
     let start = blocks.start(layout.index(number));
     let durable = chunk.durable(state.synced);
-    let until = blocks.good_until(start, durable, &chunk.chunk, state.session).map_err(reading)?;
+    let until = blocks.good_until(start, durable, &chunk.chunk, state.session, Unread::Lost);
+    let until = until.map_err(reading)?;
     if until < chunk.chunk.programmed {
         (looked.cut, changed) = (looked.cut + 1, true);
         chunk.cut(until, layout.chunk_blocks());
@@ -303,14 +328,6 @@ fn look(
         looked.changed.push(number);
     }
     Ok(())
-}
-
-/// Puts what was decided of a claim in its place, durably: so it is not decided anew
-/// when the chunks are no longer as they were found.
-fn write_decided(storage: &dyn FileIo, claim: &State, decided: &State) -> Result<(), FileError> {
-    let (bytes, places) = (decided.encode(), state_offsets(claim.synced));
-    let written = places.iter().try_for_each(|&at| storage.write_durable(at, &bytes));
-    written.map_err(|e| FileError::system("deciding what was synced", &e))
 }
 
 /// Makes what was decided durable, and then begins a session. Until the state

@@ -16,8 +16,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::header::State;
-use crate::layout::{Layout, state_offsets};
+use crate::header::{STATE_BYTES, State};
+use crate::layout::{Layout, SLOT_BYTES, STATE_PAGES, state_offsets};
 use crate::service::{Service, Wakes};
 use crate::{FileError, FileIo};
 
@@ -209,22 +209,26 @@ fn failed(e: io::Error) -> FileError {
     FileError::system("writing its state", &e)
 }
 
-/// All places of states.
-fn places() -> impl Iterator<Item = u64> {
-    [0, 1].into_iter().flat_map(state_offsets)
+/// A page of states that has this one in each of its places. One that is written as a
+/// whole can be read again, whatever the disk had there.
+fn page_of(state: &State) -> [u8; 2 * SLOT_BYTES] {
+    let mut page = [0; 2 * SLOT_BYTES];
+    page.chunks_exact_mut(SLOT_BYTES)
+        .for_each(|to| to[..STATE_BYTES].copy_from_slice(&state.encode()));
+    page
 }
 
-/// Writes the state that begins a session in all places, durably: an older
-/// session's would have all blocks of this one thrown away.
+/// Writes a state in all places, durably, one page after the other. One that begins a
+/// session: an older session's would have all blocks of this one thrown away.
 pub fn write_first_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
-    let bytes = state.encode();
-    places().try_for_each(|at| storage.write_durable(at, &bytes)).map_err(failed)
+    let page = page_of(state);
+    STATE_PAGES.iter().try_for_each(|&at| storage.write_durable(at, &page)).map_err(failed)
 }
 
 /// Writes the state that ends a session in all places, durably. What it tells of is.
 pub fn write_last_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
-    let bytes = state.encode();
-    places().try_for_each(|at| storage.write(at, &bytes)).map_err(failed)?;
+    let page = page_of(state);
+    STATE_PAGES.iter().try_for_each(|&at| storage.write(at, &page)).map_err(failed)?;
     storage.sync().map_err(|e| FileError::system("syncing", &e))?;
     storage.note_synced();
     Ok(())

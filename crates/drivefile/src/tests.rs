@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod files;
 mod folder;
+mod last_sync;
 mod model;
 mod pages;
 mod syncs;

@@ -10,6 +10,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::file_io::read_or_zeros;
 use crate::header::{CHANGED, FIXED_BYTES, MAX_TEXT, checksum, is_changed, named};
 use crate::header::{put_u32, put_u64, u32_at, u64_at};
 use crate::open::header_bytes;
@@ -124,20 +125,21 @@ fn version(storage: &dyn FileIo) -> Result<u32, FileError> {
 /// The text of a drive whose header says that it was changed, and the number of the change.
 pub(crate) fn read(storage: &dyn FileIo) -> Result<(u64, String), FileError> {
     let (mut found, mut complete): (Option<(u64, String)>, u64) = (None, 0);
+    let read = |at: u64, bytes: &mut [u8]| read_or_zeros(storage, at, bytes).map_err(reading);
     for place in PLACES {
         let mut bytes = vec![0; HEAD];
-        storage.read(place + COMPLETE as u64, &mut bytes).map_err(reading)?;
+        read(place + COMPLETE as u64, &mut bytes)?;
         let number = u64_at(&bytes, 8);
         if bytes == completed(number) {
             complete = complete.max(number);
         }
-        storage.read(place, &mut bytes).map_err(reading)?;
+        read(place, &mut bytes)?;
         let length = u32_at(&bytes, 4) as usize;
         if length > MAX_CHANGED {
             continue;
         }
         bytes.resize(HEAD + length, 0);
-        storage.read(place, &mut bytes).map_err(reading)?;
+        read(place, &mut bytes)?;
         let number = u64_at(&bytes, 8);
         if u32_at(&bytes, 0) != checksum(&bytes[4..]) || number == 0 {
             continue;

@@ -46,7 +46,7 @@ fn is_told(told: &Chunk, history: &History, durable: Point) -> bool {
 }
 
 /// Whether any of a block lies in a part of the file.
-fn lies_in(damaged: &Range<usize>, layout: &Layout, kept: u32, at: Ppa, block: Block) -> bool {
+pub fn lies_in(damaged: &Range<usize>, layout: &Layout, kept: u32, at: Ppa, block: Block) -> bool {
     let data = if block.whole { layout.whole(at) } else { layout.data(at) };
     [(data, block.bytes(kept)), (layout.entry(at), ENTRY_BYTES)]
         .iter()

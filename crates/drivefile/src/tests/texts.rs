@@ -135,3 +135,19 @@ fn the_version_before_keeps_its_text() {
         opened.medium.close().unwrap();
     }
 }
+
+#[test]
+fn an_older_text_that_cannot_be_read_is_not_missed() {
+    for (place, expected) in [(192 << 10, Some(text(3))), (224 << 10, None)] {
+        let disk = Disk::default();
+        let drive = DriveFile::create_on(disk.storage(), &header(8), false).unwrap();
+        let mut changing = drive.text().unwrap();
+        (1..=3).for_each(|number| changing.change(&text(number)).unwrap());
+        drop(changing);
+        drive.close().unwrap();
+        disk.spoil(place);
+        let opened = DriveFile::open_on(disk.storage(), true, false);
+        let found = opened.ok().map(|opened| opened.medium.header().drive.clone());
+        assert_eq!(found, expected, "{place}");
+    }
+}
