@@ -13,9 +13,14 @@ use crate::operation::Inode;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     most: usize,
-    pages: BTreeMap<(Inode, u32), Page>,
-    order: VecDeque<(Inode, u32)>,
+    /// Each with when it came.
+    pages: BTreeMap<At, (u64, Page)>,
+    /// When they came, and such as have gone: those are taken out together.
+    order: VecDeque<(u64, At)>,
+    came: u64,
 }
+
+type At = (Inode, u32);
 
 impl Kept {
     /// Keeps that many from now on.
@@ -25,7 +30,7 @@ impl Kept {
 
     /// A page as the disk has it, if it is kept.
     pub fn get(&self, inode: Inode, number: u32) -> Option<&Page> {
-        self.pages.get(&(inode, number))
+        self.pages.get(&(inode, number)).map(|it| &it.1)
     }
 
     /// A page was written.
@@ -34,25 +39,34 @@ impl Kept {
             return;
         }
         let at = (inode, number);
-        if self.pages.insert(at, page.clone()).is_none() {
-            self.order.push_back(at);
+        if let Some(there) = self.pages.get_mut(&at) {
+            there.1 = page.clone();
+            return;
         }
-        while self.order.len() > self.most {
-            if let Some(oldest) = self.order.pop_front() {
-                self.pages.remove(&oldest);
+        self.came += 1;
+        self.pages.insert(at, (self.came, page.clone()));
+        self.order.push_back((self.came, at));
+        while self.pages.len() > self.most {
+            if let Some(oldest) = self.order.pop_front().filter(|it| self.has(it)) {
+                self.pages.remove(&oldest.1);
             }
         }
+        if self.order.len() >= 2 * self.most {
+            let mut order = std::mem::take(&mut self.order);
+            order.retain(|it| self.has(it));
+            self.order = order;
+        }
+    }
+
+    /// Whether what came then is still there.
+    fn has(&self, (came, at): &(u64, At)) -> bool {
+        self.pages.get(at).is_some_and(|there| there.0 == *came)
     }
 
     /// These pages of a file are no more what they were.
     pub fn drop(&mut self, inode: Inode, from: u32, to: u32) {
-        let gone: Vec<(Inode, u32)> =
-            self.pages.range((inode, from)..(inode, to)).map(|it| *it.0).collect();
-        if gone.is_empty() {
-            return;
-        }
+        let gone: Vec<At> = self.pages.range((inode, from)..(inode, to)).map(|it| *it.0).collect();
         gone.iter().for_each(|at| drop(self.pages.remove(at)));
-        self.order.retain(|at| self.pages.contains_key(at));
     }
 }
 
@@ -73,9 +87,25 @@ mod tests {
         let has = |kept: &Kept, n| kept.get(Inode(1), n).map(|page| page[0]);
         assert_eq!([0, 1, 2, 3].map(|n| has(&kept, n)), [None, Some(1), Some(9), Some(3)]);
         kept.drop(Inode(1), 2, u32::MAX);
-        assert_eq!((has(&kept, 1), has(&kept, 2), kept.order.len()), (Some(1), None, 1));
+        assert_eq!((has(&kept, 1), has(&kept, 2), kept.pages.len()), (Some(1), None, 1));
+        // What went and came again is as young as it came.
+        kept.put(Inode(1), 3, &page(3));
+        kept.put(Inode(1), 2, &page(2));
+        kept.put(Inode(1), 4, &page(4));
+        assert_eq!([1, 2, 3, 4].map(|n| has(&kept, n)), [None, Some(2), Some(3), Some(4)]);
         let mut none = Kept::default();
         none.put(Inode(1), 0, &page(1));
         assert_eq!(has(&none, 0), None);
+    }
+
+    /// Who writes and drops for ever does not keep when.
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = Kept::with(4);
+        for n in 0..100 {
+            kept.put(Inode(n), 0, &Arc::new([0; 4096]));
+            kept.drop(Inode(n), 0, u32::MAX);
+            assert!(kept.pages.is_empty() && kept.order.len() < 8);
+        }
     }
 }
