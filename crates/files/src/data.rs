@@ -64,6 +64,21 @@ impl<D: Disk> Files<D> {
         Ok(Some(page))
     }
 
+    /// A page of a file that is dirty, to be changed where it is.
+    fn dirty_page(&mut self, inode: Inode, number: u32) -> Option<&mut Page> {
+        let node = Arc::make_mut(self.nodes.get_mut(&inode)?);
+        match &mut node.content {
+            Content::File { dirty, .. } => dirty.get_mut(&number),
+            _ => None,
+        }
+    }
+
+    /// What a page has of which a part stays, if it is not dirty.
+    fn page_to_change(&mut self, inode: Inode, number: u32) -> Result<Option<Page>, FilesError> {
+        let is_dirty = self.file(inode)?.1.contains_key(&number);
+        if is_dirty { Ok(None) } else { self.page_now(inode, number) }
+    }
+
     /// A page of a file is dirty from now on. There is room for it.
     fn set_dirty(&mut self, inode: Inode, number: u32, page: Page) {
         let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));
@@ -203,9 +218,9 @@ impl<D: Disk> Files<D> {
         self.make_room_to_change(self.cost_of_write(inode, first, last)?)?;
         // Of the first and the last page a part stays.
         let is_part = in_page(offset) > 0 || (first == last && in_page(end) > 0);
-        let mut head = if is_part { self.page_now(inode, first)? } else { None };
+        let mut head = if is_part { self.page_to_change(inode, first)? } else { None };
         let is_part = last > first && in_page(end) > 0;
-        let mut tail = if is_part { self.page_now(inode, last)? } else { None };
+        let mut tail = if is_part { self.page_to_change(inode, last)? } else { None };
         if self.journals_data() {
             self.take_written(inode, first, last)?;
         }
@@ -213,12 +228,20 @@ impl<D: Disk> Files<D> {
         for page in first..=last {
             let from = in_page(offset + at as u64);
             let piece = (BLOCK - from).min(data.len() - at);
+            let data = &data[at..at + piece];
+            at += piece;
+            if let Some(there) = self.dirty_page(inode, page) {
+                Arc::make_mut(there)[from..from + piece].copy_from_slice(data);
+                if self.journals_data() {
+                    self.touch(inode, true);
+                }
+                continue;
+            }
             let old = if page == first { head.take() } else { None };
             let old = if page == last && last > first { tail.take() } else { old };
             let mut new = old.unwrap_or_else(|| Arc::new([0; BLOCK]));
-            Arc::make_mut(&mut new)[from..from + piece].copy_from_slice(&data[at..at + piece]);
+            Arc::make_mut(&mut new)[from..from + piece].copy_from_slice(data);
             self.set_dirty(inode, page, new);
-            at += piece;
         }
         let node = self.node_mut(inode);
         let grows = end > node.size;
