@@ -19,6 +19,7 @@
 
 mod calls;
 mod error;
+mod events;
 mod filter;
 mod guard;
 mod harmless;
@@ -31,6 +32,7 @@ mod path;
 mod process;
 mod recorder;
 mod supervisor;
+mod timer;
 mod tree;
 mod walk;
 mod watcher;

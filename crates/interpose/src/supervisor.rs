@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use files::Operation;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use rustix::process::{
@@ -16,6 +15,7 @@ use rustix::process::{
 
 use crate::calls;
 use crate::error::RunError;
+use crate::events::Events;
 use crate::guard::Guard;
 use crate::held::{Held, HeldAnswers, Until};
 use crate::launch::{self, Program, Shared};
@@ -61,13 +61,13 @@ pub fn run(
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(RunError::NoMask(last_error().into()));
     }
+    let events = Events::of(&signals.file).map_err(doing("making a timer"))?;
     let guard = Guard::start();
     let started = launch::start(program, wants)?;
     // Files without a name are kept open here; the program has the limit that it had.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let streams = Streams::of(program);
-    let slack = Slack::none();
     let (pid, process, listener, shared) = started.go();
     let mut supervisor = Supervisor {
         session: Session {
@@ -85,6 +85,7 @@ pub fn run(
             until: Until::default(),
         },
         main: Main { pid, process, code: None },
+        events,
         held: HeldAnswers::default(),
         seen: HashMap::new(),
         stopped: false,
@@ -94,32 +95,8 @@ pub fn run(
     if ended.is_err() {
         supervisor.kill();
     }
-    drop(slack);
     drop(guard);
     supervisor.ended(ended, program, &shared)
-}
-
-/// Linux lets a thread that waits for a time come 50 us late. This one has drives to imitate that
-/// take less.
-struct Slack {
-    before: i32,
-}
-
-impl Slack {
-    fn none() -> Self {
-        // SAFETY: numbers of this thread.
-        let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-        // SAFETY: the same.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64) };
-        Self { before }
-    }
-}
-
-impl Drop for Slack {
-    fn drop(&mut self) {
-        // SAFETY: what it was before; of 0 it would be what it was at the thread's start.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.before.max(0) as u64) };
-    }
 }
 
 /// What each call needs.
@@ -268,6 +245,7 @@ struct Main {
 struct Supervisor<'a> {
     session: Session<'a>,
     main: Main,
+    events: Events,
     held: HeldAnswers,
     /// Processes that said that they end, and when each began: numbers are given anew.
     seen: HashMap<u32, u64>,
@@ -277,6 +255,7 @@ struct Supervisor<'a> {
 
 impl Supervisor<'_> {
     fn until_end(&mut self, signals: &Signals) -> Result<(), Errno> {
+        self.events.await_end(&self.main.process)?;
         loop {
             let mut wake = match self.session.watcher.course() {
                 Course::Go(at) => at,
@@ -300,49 +279,21 @@ impl Supervisor<'_> {
             if self.stopped {
                 self.kill();
             }
-            let ready = self.wait(signals, wake)?;
-            if ready[0].contains(PollFlags::IN) {
+            let came = self.events.wait(self.session.listener.file(), wake)?;
+            if came.call {
                 self.receive()?;
-            } else if ready[0].intersects(PollFlags::HUP | PollFlags::ERR)
-                && self.main.code.is_some()
-            {
+            } else if came.is_over && self.main.code.is_some() {
                 return Ok(());
             }
-            if !ready[1].is_empty() {
+            if came.end {
                 self.main.reap()?;
+                self.events.forget_end(&self.main.process)?;
             }
-            if !ready[2].is_empty() {
+            if came.signal {
                 signals.forward(&self.main.process);
                 // What the program has left behind is not asked twice.
                 self.stopped |= self.main.code.is_some();
             }
-        }
-    }
-
-    /// What is ready: the listener, the end of the program, a signal.
-    fn wait(&self, signals: &Signals, wake: Option<Instant>) -> Result<[PollFlags; 3], Errno> {
-        let listener = self.session.listener.file();
-        let mut ready = [
-            PollFd::from_borrowed_fd(listener, PollFlags::IN),
-            PollFd::new(&self.main.process, PollFlags::IN),
-            PollFd::new(&signals.file, PollFlags::IN),
-        ];
-        let timeout = wake.map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
-        });
-        let polled = if self.main.code.is_some() {
-            // Who was reaped is always ready.
-            let mut others = [ready[0].clone(), ready[2].clone()];
-            let polled = poll(&mut others, timeout.as_ref());
-            polled.map(|_| [others[0].revents(), PollFlags::empty(), others[1].revents()])
-        } else {
-            let polled = poll(&mut ready, timeout.as_ref());
-            polled.map(|_| [ready[0].revents(), ready[1].revents(), ready[2].revents()])
-        };
-        match polled {
-            Err(Errno::INTR) => Ok([PollFlags::empty(); 3]),
-            other => other,
         }
     }
 

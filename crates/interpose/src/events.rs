@@ -1,0 +1,96 @@
+//! What the supervisor waits for: calls, and beside them the end of the program, signals, and a
+//! time. These three come seldom, so they are one descriptor: to look at each of them with every
+//! call would take longer than much of the call's own work.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::timer::Timer;
+
+const END: u64 = 0;
+const SIGNAL: u64 = 1;
+const TIME: u64 = 2;
+
+/// What came.
+#[derive(Default)]
+pub(crate) struct Came {
+    pub call: bool,
+    /// There is nobody left who could make one.
+    pub is_over: bool,
+    pub end: bool,
+    pub signal: bool,
+}
+
+pub(crate) struct Events {
+    beside: OwnedFd,
+    timer: Timer,
+}
+
+impl Events {
+    pub fn of(signals: impl AsFd) -> Result<Self, Errno> {
+        let it = Self { beside: epoll::create(CreateFlags::CLOEXEC)?, timer: Timer::new()? };
+        it.add(signals, SIGNAL)?;
+        it.add(it.timer.file(), TIME)?;
+        Ok(it)
+    }
+
+    fn add(&self, file: impl AsFd, what: u64) -> Result<(), Errno> {
+        epoll::add(&self.beside, file, EventData::new_u64(what), EventFlags::IN)
+    }
+
+    /// The end of this process is waited for, too.
+    pub fn await_end(&self, process: impl AsFd) -> Result<(), Errno> {
+        self.add(process, END)
+    }
+
+    /// It was reaped: it would be ready for ever.
+    pub fn forget_end(&self, process: impl AsFd) -> Result<(), Errno> {
+        epoll::delete(&self.beside, process)
+    }
+
+    /// Waits for any of them, until that time. It may come back with nothing.
+    pub fn wait(&mut self, listener: BorrowedFd, wake: Option<Instant>) -> Result<Came, Errno> {
+        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut timeout = None;
+        if let Some(at) = wake {
+            match at.checked_duration_since(Instant::now()) {
+                Some(left) => self.timer.wake_by(at, left)?,
+                None => timeout = Some(&NOW),
+            }
+        }
+        let listener = PollFd::from_borrowed_fd(listener, PollFlags::IN);
+        let mut ready = [listener, PollFd::new(&self.beside, PollFlags::IN)];
+        match poll(&mut ready, timeout) {
+            Err(Errno::INTR) => return Ok(Came::default()),
+            polled => polled?,
+        };
+        let [calls, beside] = ready.map(|it| it.revents());
+        let mut came = Came {
+            call: calls.contains(PollFlags::IN),
+            is_over: calls.intersects(PollFlags::HUP | PollFlags::ERR),
+            ..Came::default()
+        };
+        if !beside.is_empty() {
+            self.take(&mut came)?;
+        }
+        Ok(came)
+    }
+
+    fn take(&mut self, came: &mut Came) -> Result<(), Errno> {
+        let mut events = [MaybeUninit::uninit(); 3];
+        let (events, _) = epoll::wait(&self.beside, &mut events, Some(&Timespec::default()))?;
+        for event in events {
+            match event.data.u64() {
+                END => came.end = true,
+                SIGNAL => came.signal = true,
+                _ => self.timer.rang(),
+            }
+        }
+        Ok(())
+    }
+}
