@@ -33,8 +33,10 @@ impl Key {
 /// Bytes of a file that are told at once.
 const PIECE: usize = 1 << 20;
 
-/// As many files without a name are kept before it is looked whether somebody has them open.
-const NAMELESS: usize = 64;
+/// As many files without a name are kept, and so many bytes of them, before it is looked whether
+/// somebody has them open: that takes as long as the system has processes with open files.
+const NAMELESS: usize = 256;
+const NAMELESS_BYTES: u64 = 64 << 20;
 
 /// Descriptors that it takes to look: of all processes, of one's files, of one more.
 const RESERVED: usize = 4;
@@ -43,27 +45,40 @@ const RESERVED: usize = 4;
 #[derive(Debug, Default)]
 pub struct Tree {
     numbers: HashMap<Key, Inode>,
-    nameless: HashMap<Key, OwnedFd>,
+    nameless: HashMap<Key, Nameless>,
+    /// What they held when they lost their names, together.
+    nameless_bytes: u64,
     next: u64,
-    look_at: usize,
+    look_at: (usize, u64),
     reserved: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Nameless {
+    _file: OwnedFd,
+    bytes: u64,
 }
 
 /// Names of files and folders that are there before the program starts.
 type Numbering<'a> = &'a mut dyn FnMut(Inode, &[u8]) -> Option<Inode>;
 
 impl Tree {
+    fn none() -> Self {
+        let look_at = (NAMELESS, NAMELESS_BYTES);
+        Self { next: Inode::ROOT.0 + 1, look_at, ..Self::default() }
+    }
+
     /// One folder, which is the root of all that is told. What is in it has the numbers that
     /// `number` gives for folder and name, or new ones.
     pub fn of(folder: &Path, number: Numbering) -> Result<Self, RunError> {
-        let mut tree = Self { next: Inode::ROOT.0 + 1, look_at: NAMELESS, ..Self::default() };
+        let mut tree = Self::none();
         tree.enter(&full(folder)?, Inode::ROOT, number).map_err(|e| e.of_folder(folder))?;
         Ok(tree)
     }
 
     /// Several folders, which are in the root by their last names.
     pub fn of_many(folders: &[PathBuf], number: Numbering) -> Result<Self, RunError> {
-        let mut tree = Self { next: Inode::ROOT.0 + 1, look_at: NAMELESS, ..Self::default() };
+        let mut tree = Self::none();
         let mut names = HashSet::new();
         for folder in folders {
             let path = full(folder)?;
@@ -205,18 +220,23 @@ impl Tree {
 
     /// The last name has gone. `file` keeps the kernel from giving its number away.
     pub(crate) fn unnamed(&mut self, key: Key, file: OwnedFd) {
-        self.nameless.insert(key, file);
+        self.named(key);
+        let bytes = fstat(&file).map_or(0, |it| it.st_blocks as u64 * 512);
+        self.nameless_bytes += bytes;
+        self.nameless.insert(key, Nameless { _file: file, bytes });
         self.reserve();
     }
 
     /// A file without a name got one.
     pub(crate) fn named(&mut self, key: Key) {
-        self.nameless.remove(&key);
+        if let Some(nameless) = self.nameless.remove(&key) {
+            self.nameless_bytes -= nameless.bytes;
+        }
     }
 
     /// It is no more; its number, once.
     pub(crate) fn forget(&mut self, key: Key) -> Option<Inode> {
-        self.nameless.remove(&key);
+        self.named(key);
         self.numbers.remove(&key)
     }
 
@@ -227,7 +247,13 @@ impl Tree {
 
     /// Whether so many are kept that it should be looked who has them open.
     pub(crate) fn should_look(&self) -> bool {
-        self.nameless.len() >= self.look_at
+        self.nameless.len() >= self.look_at.0 || self.nameless_bytes >= self.look_at.1
+    }
+
+    /// It was looked: not again before there are twice as many.
+    fn has_looked(&mut self) {
+        let most = (2 * self.nameless.len(), 2 * self.nameless_bytes);
+        self.look_at = (NAMELESS.max(most.0), NAMELESS_BYTES.max(most.1));
     }
 
     /// Keeps descriptors back by which it can be looked who has what open.
@@ -245,14 +271,14 @@ impl Tree {
         self.reserve();
         let Ok(open) = open else {
             // Who cannot be asked may have them.
-            self.look_at = NAMELESS.max(2 * self.nameless.len());
+            self.has_looked();
             return Vec::new();
         };
         let gone: Vec<Key> =
             self.nameless.keys().filter(|key| !open.contains(&key.inode)).copied().collect();
         let mut inodes: Vec<Inode> = gone.iter().filter_map(|&key| self.forget(key)).collect();
         inodes.sort_unstable();
-        self.look_at = NAMELESS.max(2 * self.nameless.len());
+        self.has_looked();
         self.reserve();
         inodes
     }

@@ -110,7 +110,7 @@ static void closed(void) {
 static void nameless(void) {
     int kept = open("kept", O_CREAT | O_RDWR, 0600);
     unlink("kept");
-    for (int n = 0; n < 300; n++) {
+    for (int n = 0; n < 900; n++) {
         int fd = open("gone", O_CREAT | O_RDWR, 0600);
         CHECK(write(fd, "x", 1) == 1 && unlink("gone") == 0 && close(fd) == 0);
         CHECK(write(kept, "kept", 4) == 4);
