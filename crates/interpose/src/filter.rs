@@ -101,6 +101,7 @@ fn told(wants: Wants) -> Vec<i64> {
         libc::SYS_fchmodat2,
         libc::SYS_fchown,
         libc::SYS_fchownat,
+        libc::SYS_umask,
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_copy_file_range,

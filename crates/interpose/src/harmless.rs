@@ -104,7 +104,6 @@ const OWN: &[i64] = &[
     libc::SYS_prctl,
     libc::SYS_seccomp,
     libc::SYS_setrlimit,
-    libc::SYS_umask,
     libc::SYS_chdir,
     libc::SYS_fchdir,
     libc::SYS_rt_sigaction,

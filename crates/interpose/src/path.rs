@@ -95,24 +95,24 @@ pub(crate) fn place(
     if path.is_empty() {
         return Err(Errno::NOENT);
     }
+    // What is no relative path needs none.
     let mut at = match path[0] {
-        b'/' => open_folder(CWD, b"/")?,
-        _ => base(processes, thread, folder)?,
+        b'/' => None,
+        _ => Some(base(processes, thread, folder)?),
     };
     let mut path = as_of(processes, thread, path)?;
     for _ in 0..=LINKS_MAX {
         let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
         let begin = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         let raw = if end == 0 { b".".to_vec() } else { path[begin..].to_vec() };
-        if path[0] == b'/' {
-            at = open_folder(CWD, if begin == 0 { b"/" } else { &path[..begin] })?;
-        } else if begin > 0 {
-            at = open_folder(&at, &path[..begin])?;
-        } else {
+        let to: &[u8] = match begin {
+            0 if path[0] == b'/' => b"/",
             // It has to be a folder that may be searched, as for the kernel.
-            at = open_folder(&at, b".")?;
-        }
-        let found = Place { folder: at, raw };
+            0 => b".",
+            _ => &path[..begin],
+        };
+        let folder = open_folder(at.as_ref().map_or(CWD, AsFd::as_fd), to)?;
+        let found = Place { folder, raw };
         let is_end = match follow {
             Follow::No => true,
             Follow::Yes => false,
@@ -128,7 +128,7 @@ pub(crate) fn place(
                 if slash {
                     path.push(b'/');
                 }
-                at = found.folder;
+                at = Some(found.folder);
             }
             Err(_) => return Ok(found),
         }

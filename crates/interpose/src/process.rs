@@ -1,11 +1,12 @@
 //! Threads of the program: their memory, their descriptors, and what else a call needs of them.
 //! Addresses are theirs and may be anything: what cannot be read is `EFAULT`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{
@@ -36,15 +37,22 @@ pub(crate) const CALL_MAX: u64 = 0x7fff_f000;
 #[derive(Default)]
 pub(crate) struct Processes {
     threads: HashMap<u32, Thread>,
+    /// Threads for which the kernel carries out what may change masks of files' bits, their own or
+    /// those of threads that share them: until they make another call.
+    masking: HashSet<u32>,
 }
 
 struct Thread {
     descriptor: OwnedFd,
     process: u32,
+    /// Whether the descriptor is the thread's, and not its process'.
+    is_its_own: bool,
+    /// What new files of it do not get, if that is known.
+    umask: Option<Mode>,
 }
 
 impl Processes {
-    fn thread(&mut self, thread: u32) -> Result<&Thread, Errno> {
+    fn thread(&mut self, thread: u32) -> Result<&mut Thread, Errno> {
         if self.threads.len() >= KEPT && !self.threads.contains_key(&thread) {
             self.threads.clear();
         }
@@ -55,14 +63,42 @@ impl Processes {
     }
 
     /// A thread that ended may have left its number to another.
-    fn anew(&mut self, thread: u32) -> Result<&Thread, Errno> {
+    fn anew(&mut self, thread: u32) -> Result<&mut Thread, Errno> {
         self.threads.remove(&thread);
         self.thread(thread)
     }
 
-    /// Keeps the thread in mind, to be found when all must end.
+    /// A thread makes a call, and so the one before is over. It is kept in mind, to be found when
+    /// all must end.
     pub fn note(&mut self, thread: u32) {
+        if !self.masking.is_empty() {
+            self.masking.remove(&thread);
+        }
         let _ = self.thread(thread);
+    }
+
+    /// The kernel will carry out what may change masks: `umask`, or an exec, which may give this
+    /// thread's number to another.
+    pub fn masks_change(&mut self, thread: u32) {
+        self.threads.values_mut().for_each(|it| it.umask = None);
+        self.masking.insert(thread);
+    }
+
+    /// The permission bits that new files of a thread do not get. To ask takes long, and so it is
+    /// asked once. That holds as long as nobody changes masks, as all such calls are told; and no
+    /// other thread has got the number, which the descriptor of one that ended would say.
+    pub fn umask(&mut self, thread: u32) -> Result<Mode, Errno> {
+        let is_sure = self.masking.is_empty();
+        let kept = self.thread(thread)?;
+        if let Some(mask) = kept.umask.filter(|_| is_sure && kept.lives()) {
+            return Ok(mask);
+        }
+        let mask = umask(thread)?;
+        if is_sure {
+            let kept = self.anew(thread)?;
+            kept.umask = Some(mask).filter(|_| kept.is_its_own);
+        }
+        Ok(mask)
     }
 
     /// Sends a last signal to the processes of all that made a call; those that were there.
@@ -89,16 +125,23 @@ impl Processes {
     }
 }
 
+impl Thread {
+    fn lives(&self) -> bool {
+        let mut ends = [PollFd::new(&self.descriptor, PollFlags::IN)];
+        poll(&mut ends, Some(&Timespec::default())) == Ok(0)
+    }
+}
+
 fn open(thread: u32) -> Result<Thread, Errno> {
     let process = status(thread, "Tgid:").and_then(|it| it.parse().ok()).ok_or(Errno::SRCH)?;
     let pid = |number: u32| Pid::from_raw(number as i32).ok_or(Errno::SRCH);
     // Threads may have descriptors of their own. Before Linux 6.9 only processes are named so.
     let flag = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
-    let descriptor = match pidfd_open(pid(thread)?, flag) {
-        Err(Errno::INVAL) => pidfd_open(pid(process)?, PidfdFlags::empty())?,
-        other => other?,
+    let (descriptor, is_its_own) = match pidfd_open(pid(thread)?, flag) {
+        Err(Errno::INVAL) => (pidfd_open(pid(process)?, PidfdFlags::empty())?, false),
+        other => (other?, true),
     };
-    Ok(Thread { descriptor, process })
+    Ok(Thread { descriptor, process, is_its_own, umask: None })
 }
 
 /// A line of what the system says of a thread.
@@ -112,7 +155,7 @@ fn status(thread: u32, key: &str) -> Option<String> {
 }
 
 /// The permission bits that its new files do not get.
-pub(crate) fn umask(thread: u32) -> Result<Mode, Errno> {
+fn umask(thread: u32) -> Result<Mode, Errno> {
     let text = status(thread, "Umask:").ok_or(Errno::SRCH)?;
     u32::from_str_radix(&text, 8).map(Mode::from_bits_truncate).map_err(|_| Errno::IO)
 }

@@ -12,6 +12,7 @@ use crate::tree::Key;
 use crate::watcher::Way;
 
 pub(super) fn exec(session: &mut Session, call: &Call) -> Carried {
+    session.processes.masks_change(call.thread);
     let (folder, n, flags) = match call.number {
         libc::SYS_execveat => (call.int(0), 1, call.int(4)),
         _ => (libc::AT_FDCWD, 0, 0),

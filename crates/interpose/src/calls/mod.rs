@@ -56,6 +56,7 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_fsetxattr => modes::attribute(session, call),
         libc::SYS_execve | libc::SYS_execveat => exec::exec(session, call),
         libc::SYS_prctl => exec::hide(session),
+        libc::SYS_umask => modes::mask(session, call),
         libc::SYS_io_uring_setup => refused(session, "io_uring_setup"),
         libc::SYS_io_setup => refused(session, "io_setup"),
         _ => names::carry_out(session, call),

@@ -119,6 +119,12 @@ pub(super) fn chown(session: &mut Session, call: &Call) -> Carried {
     Ok(Reply::Value(0))
 }
 
+/// Other masks of new files' bits hold from now on.
+pub(super) fn mask(session: &mut Session, call: &Call) -> Carried {
+    session.processes.masks_change(call.thread);
+    Ok(Reply::Continue)
+}
+
 /// Other attributes are the kernel's alone.
 pub(super) fn attribute(session: &mut Session, call: &Call) -> Carried {
     let name = path::argument(call, 1)?;

@@ -13,7 +13,7 @@ use super::open::with_no_mask;
 use super::{Carried, open};
 use crate::notify::{Call, Reply};
 use crate::path::{self, Follow, Place};
-use crate::process::{self, Processes};
+use crate::process::Processes;
 use crate::supervisor::Session;
 use crate::tree::Key;
 
@@ -141,7 +141,10 @@ fn make(
     let Some(parent) = session.tree.find(&place.folder)? else { return Ok(Reply::Continue) };
     let mode = match kind {
         Kind::Link(_) => Mode::from_bits_truncate(0o777),
-        _ => Mode::from_bits_truncate(bits as u32).difference(process::umask(call.thread)?),
+        _ => {
+            let umask = session.processes.umask(call.thread)?;
+            Mode::from_bits_truncate(bits as u32).difference(umask)
+        }
     };
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);

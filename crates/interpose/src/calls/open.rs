@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::{Carried, modes};
 use crate::notify::{Call, Reply};
 use crate::path::{self, Follow, Place};
-use crate::process::{self, read_word};
+use crate::process::read_word;
 use crate::supervisor::Session;
 use crate::tree::Key;
 
@@ -20,43 +20,57 @@ struct Open {
     mode: Mode,
 }
 
-fn as_given(call: &Call) -> Result<Open, Errno> {
-    let flags = |bits: u64| OFlags::from_bits_retain(bits as u32);
+fn flags(call: &Call) -> Result<OFlags, Errno> {
+    let given = |bits: u64| OFlags::from_bits_retain(bits as u32);
+    Ok(match call.number {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => given(call.args[1]),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_creat => OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC,
+        libc::SYS_openat => given(call.args[2]),
+        _ => given(how(call, 0)?),
+    })
+}
+
+/// A word of `struct open_how`: flags, mode, and how the path is resolved.
+fn how(call: &Call, n: u64) -> Result<u64, Errno> {
+    read_word(call.thread, call.args[2].wrapping_add(8 * n))
+}
+
+fn as_given(call: &Call, flags: OFlags) -> Result<Open, Errno> {
     let mode = |bits: u64| Mode::from_bits_truncate(bits as u32);
     let path = |n| path::argument(call, n);
     #[cfg(target_arch = "x86_64")]
-    match call.number {
-        libc::SYS_open => {
-            let (flags, mode) = (flags(call.args[1]), mode(call.args[2]));
-            return Ok(Open { folder: libc::AT_FDCWD, path: path(0)?, flags, mode });
-        }
-        libc::SYS_creat => {
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC;
-            let mode = mode(call.args[1]);
-            return Ok(Open { folder: libc::AT_FDCWD, path: path(0)?, flags, mode });
-        }
-        _ => {}
+    if let libc::SYS_open | libc::SYS_creat = call.number {
+        let mode = mode(call.args[if call.number == libc::SYS_open { 2 } else { 1 }]);
+        return Ok(Open { folder: libc::AT_FDCWD, path: path(0)?, flags, mode });
     }
     let (folder, path) = (call.int(0), path(1)?);
     if call.number == libc::SYS_openat {
-        return Ok(Open { folder, path, flags: flags(call.args[2]), mode: mode(call.args[3]) });
+        return Ok(Open { folder, path, flags, mode: mode(call.args[3]) });
     }
-    // `struct open_how`: flags, mode, and how the path is resolved.
-    let word = |n: u64| read_word(call.thread, call.args[2].wrapping_add(8 * n));
-    if word(2)? != 0 && flags(word(0)?).intersects(OFlags::CREATE | OFlags::TRUNC) {
+    if how(call, 2)? != 0 && flags.intersects(OFlags::CREATE | OFlags::TRUNC) {
         // Programs then open as ever.
         return Err(Errno::NOSYS);
     }
-    Ok(Open { folder, path, flags: flags(word(0)?), mode: mode(word(1)?) })
+    Ok(Open { folder, path, flags, mode: mode(how(call, 1)?) })
+}
+
+/// Whether an open may make or cut a file.
+fn changes(flags: OFlags) -> bool {
+    let is_nameless = flags.contains(OFlags::TMPFILE);
+    let changes = flags.intersects(OFlags::CREATE | OFlags::TRUNC) || is_nameless;
+    changes && !flags.contains(OFlags::PATH)
 }
 
 pub(super) fn open(session: &mut Session, call: &Call) -> Carried {
-    let open = as_given(call)?;
-    let is_nameless = open.flags.contains(OFlags::TMPFILE);
-    let changes = open.flags.intersects(OFlags::CREATE | OFlags::TRUNC) || is_nameless;
-    if !changes || open.flags.contains(OFlags::PATH) {
+    // Most opens only read, and where they lead is the kernel's to find.
+    let flags = flags(call)?;
+    if !changes(flags) {
         return Ok(Reply::Continue);
     }
+    let open = as_given(call, flags)?;
+    let is_nameless = open.flags.contains(OFlags::TMPFILE);
     if open.flags.contains(OFlags::CREATE | OFlags::DIRECTORY) {
         // So since Linux 6.4, before the path is looked at; older ones made a file.
         return Err(Errno::INVAL);
@@ -86,7 +100,7 @@ pub(super) fn open(session: &mut Session, call: &Call) -> Carried {
     match statat(&place.folder, place.name(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => there(session, &place, open.flags, &stat),
         Err(Errno::NOENT) if open.flags.contains(OFlags::CREATE) => {
-            let umask = process::umask(call.thread)?;
+            let umask = session.processes.umask(call.thread)?;
             create(session, &place, parent, open.flags, open.mode.difference(umask))
         }
         Err(errno) => Err(errno),
@@ -189,7 +203,7 @@ fn again(session: &mut Session, call: &Call, place: &Place, flags: OFlags) -> Ca
 fn nameless(session: &mut Session, call: &Call, open: Open) -> Carried {
     let folder = path::file(&mut session.processes, call.thread, open.folder, open.path, true)?;
     let Some(parent) = session.tree.find(&folder)? else { return Ok(Reply::Continue) };
-    let mode = open.mode.difference(process::umask(call.thread)?);
+    let mode = open.mode.difference(session.processes.umask(call.thread)?);
     if !session.listener.is_waiting(call) {
         return Err(Errno::SRCH);
     }

@@ -5,6 +5,7 @@ mod border;
 mod costs;
 mod effects;
 mod hostile;
+mod masks;
 mod memory;
 mod rights;
 
