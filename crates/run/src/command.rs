@@ -18,10 +18,11 @@ use measure::units;
 use crate::args::{JournalKind, RunArgs};
 use crate::engine::DriveDisk;
 use crate::folder::{self, Folder};
+use crate::room::RESERVE;
 use crate::speculation::Speculation;
 use crate::summary::{About, Summary, Took, programmed};
 use crate::unreadable::Unreadable;
-use crate::watcher::{OnDrive, RESERVE};
+use crate::watcher::OnDrive;
 
 /// Blocks that a new file system is to have for files, and MiB of a drive that surely has them.
 const LEAST_FILES: u64 = 256;

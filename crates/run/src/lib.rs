@@ -9,8 +9,10 @@
 pub mod args;
 mod cached;
 mod command;
+mod counts;
 mod engine;
 mod folder;
+mod room;
 mod speculation;
 mod summary;
 mod unreadable;

@@ -10,8 +10,9 @@ use measure::{WriteAmplification, units};
 use serde_json::{Value, json};
 
 use crate::args::RunArgs;
+use crate::counts::{Calls, KINDS};
 use crate::engine::Asked;
-use crate::watcher::{Calls, KINDS, OnDrive};
+use crate::watcher::OnDrive;
 
 /// What the kinds of [`KINDS`] are called, one of it and several.
 const WORDS: [[&str; 2]; KINDS.len()] = [
@@ -97,7 +98,7 @@ impl Summary {
             code: ended.code,
             took,
             supervised: ended.calls,
-            calls: on_drive.calls,
+            calls: on_drive.counts.calls,
             asked: [0, 1, 2, 3].map(|n| Asked {
                 requests: asked[n].requests - before.1[n].requests,
                 bytes: asked[n].bytes - before.1[n].bytes,

@@ -62,6 +62,11 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// Whether nobody waits, and nothing is under way that others could come to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.reads.is_empty() && self.over.is_empty() && self.due.is_empty()
+    }
+
     /// A call begins to wait for that many reads, or for [`Waits::end_at`]; its ticket.
     pub fn open(&mut self, kind: usize, since: Instant) -> u64 {
         self.next += 1;

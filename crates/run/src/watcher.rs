@@ -6,13 +6,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use files::{Files, FilesError, Inode, MOST_BYTES, Operation, WriteBack};
+use files::{Files, FilesError, Inode, Operation, WriteBack};
 use interpose::{Answer, Course, Errno, Transfer, Wants, Watcher, Way};
 use port::Time;
 
 use crate::args::Cut;
 use crate::cached::{Cached, pages};
+use crate::counts::{Counts, READS, WRITES, kind};
 use crate::engine::DriveDisk;
+use crate::room;
 use crate::speculation::Speculation;
 use crate::unreadable::Unreadable;
 use crate::waits::{Again, Over, Waits};
@@ -20,56 +22,15 @@ use crate::waits::{Again, Over, Waits};
 /// As ext4 commits its journal, and the kernel writes back what has been dirty for long.
 const COMMIT: Duration = Duration::from_secs(5);
 const EXPIRE: Duration = Duration::from_secs(30);
-/// Blocks that stay free of data, so that what has filled a drive can be removed again: as many
-/// as some changes of names may need.
-pub const RESERVE: u64 = 256;
 /// Pages that were written and stay in memory, of 4 KiB: 64 MiB.
 const KEPT: usize = 16384;
 /// Pages that are read ahead of a sequential reader, as Linux' 128 KiB.
 const AHEAD: u64 = 32;
 
-/// Calls of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
-    /// How many.
-    pub count: u64,
-    /// How long the drive kept them, in all.
-    pub time: Duration,
-    /// Bytes, of those that have any.
-    pub bytes: u64,
-}
-
-/// The kinds that are told apart, and their names.
-pub const KINDS: [&str; 6] = ["writes", "reads", "syncs", "names", "sizes", "modes"];
-
-const WRITES: usize = 0;
-const READS: usize = 1;
-
-fn kind(operation: &Operation) -> usize {
-    match operation {
-        Operation::Write { .. } => 0,
-        Operation::Sync { .. } | Operation::SyncAll => 2,
-        Operation::Create { .. }
-        | Operation::Link { .. }
-        | Operation::Remove { .. }
-        | Operation::Forget { .. }
-        | Operation::Rename { .. } => 3,
-        Operation::Truncate { .. } | Operation::Allocate { .. } | Operation::Punch { .. } => 4,
-        Operation::Mode { .. } => 5,
-    }
-}
-
 /// What makes something durable, or writes past the page cache.
 enum Work {
     Change(Operation),
     Direct(WriteBack),
-}
-
-/// What a call was told of: since when, and how long the drive keeps it.
-#[derive(Clone, Copy)]
-struct Told {
-    since: Instant,
-    time: Duration,
 }
 
 /// The files on the drive, and what was done to them.
@@ -84,11 +45,8 @@ pub struct OnDrive {
     queue: Vec<(u64, Instant, Work)>,
     /// What was lost of a file in a turn, which lasts until then.
     lost: HashMap<Inode, (Instant, Errno)>,
-    /// By [`KINDS`].
-    pub calls: [Calls; KINDS.len()],
+    pub counts: Counts,
     pub changes: u64,
-    /// Of each kind, what the call in progress was told of.
-    of_call: [Option<Told>; KINDS.len()],
     cut: Option<Cut>,
     pub is_cut: bool,
     /// Of syncs that are answered before they are done, where they are.
@@ -121,9 +79,8 @@ impl OnDrive {
             waits: Waits::default(),
             queue: Vec::new(),
             lost: HashMap::new(),
-            calls: [Calls::default(); KINDS.len()],
+            counts: Counts::default(),
             changes: 0,
-            of_call: [None; KINDS.len()],
             cut,
             is_cut: cut == Some(Cut::Changes(0)),
             speculation,
@@ -151,55 +108,13 @@ impl OnDrive {
         error: Option<Errno>,
     ) -> Answer {
         let at = self.disk.until(since);
-        let told = self.count(kind, came);
-        // One call may be told in pieces.
-        let time = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(told.since));
-        let more = time.saturating_sub(told.time);
-        self.of_call[kind] = Some(Told { time: told.time + more, ..told });
-        let calls = &mut self.calls[kind];
-        calls.bytes += bytes;
-        calls.time += more;
+        self.counts.keeps(kind, came, bytes, at);
         Answer { at, ticket: None, error }
-    }
-
-    /// Counts the call in progress, once.
-    fn count(&mut self, kind: usize, came: Instant) -> Told {
-        let is_new = self.of_call[kind].is_none();
-        self.calls[kind].count += u64::from(is_new);
-        *self.of_call[kind].get_or_insert(Told { since: came, time: Duration::ZERO })
     }
 
     fn failed(&mut self, e: &FilesError) -> Errno {
         self.is_aborted |= matches!(e, FilesError::Aborted);
         Errno::from_raw_os_error(e.errno())
-    }
-
-    /// Blocks that an operation may take.
-    fn needs(operation: &Operation) -> u64 {
-        let blocks = |offset, len| {
-            let pages = pages(offset, len);
-            pages.end - pages.start
-        };
-        match operation {
-            Operation::Write { offset, data, .. } => blocks(*offset, data.len() as u64) + RESERVE,
-            Operation::Allocate { offset, len, .. } => blocks(*offset, *len) + RESERVE,
-            Operation::Create { .. } | Operation::Link { .. } => RESERVE,
-            // What it takes is within what data leave.
-            Operation::Rename { .. } | Operation::Truncate { size: 1.., .. } => 1,
-            Operation::Punch { .. } => 1,
-            _ => 0,
-        }
-    }
-
-    /// Whether a file would become larger than one can be.
-    fn is_too_large(operation: &Operation) -> bool {
-        let end = match operation {
-            Operation::Write { offset, data, .. } => offset.saturating_add(data.len() as u64),
-            Operation::Allocate { offset, len, .. } => offset.saturating_add(*len),
-            Operation::Truncate { size, .. } => *size,
-            _ => 0,
-        };
-        end > MOST_BYTES
     }
 
     /// Writes back all dirty pages.
@@ -301,8 +216,7 @@ impl OnDrive {
         bytes: u64,
         wanted: Option<(Inode, Range<u64>)>,
     ) -> Answer {
-        self.count(READS, came);
-        self.calls[READS].bytes += bytes;
+        self.counts.count(READS, came, bytes);
         if reads.is_empty() {
             return Answer::NOW;
         }
@@ -372,7 +286,7 @@ impl Watcher for OnDrive {
     }
 
     fn begins(&mut self) {
-        self.of_call = [None; KINDS.len()];
+        self.counts.begins();
     }
 
     fn before(&mut self, operation: &Operation) -> Result<(), Errno> {
@@ -383,10 +297,10 @@ impl Watcher for OnDrive {
         if self.is_aborted && !is_sync {
             return Err(Errno::ROFS);
         }
-        if Self::is_too_large(operation) {
+        if room::is_too_large(operation) {
             return Err(Errno::FBIG);
         }
-        match Self::needs(operation) {
+        match room::needs(operation) {
             0 => Ok(()),
             needed => match self.files.has_room(needed) {
                 Ok(true) => Ok(()),
@@ -409,7 +323,7 @@ impl Watcher for OnDrive {
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
         if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| it.answers()) {
             speculation.answer();
-            self.count(kind(operation), came.0);
+            self.counts.count(kind(operation), came.0, 0);
             self.commit_answered(came.0);
             return Answer::NOW;
         }
@@ -418,7 +332,7 @@ impl Watcher for OnDrive {
             _ => 0,
         };
         if is_sync {
-            self.count(kind(operation), came.0);
+            self.counts.count(kind(operation), came.0, 0);
             return self.in_turn(kind(operation), came.0, Work::Change(operation.clone()));
         }
         let error = self.files.apply(operation).err().map(|e| {
@@ -457,6 +371,9 @@ impl Watcher for OnDrive {
     }
 
     fn over(&mut self) -> Option<(u64, Option<Errno>)> {
+        if self.waits.is_empty() {
+            return None;
+        }
         while let Some((read, result)) = self.disk.over() {
             let error = result.err().map(|e| Errno::from_raw_os_error(FilesError::from(e).errno()));
             let (lost, again) = self.waits.read_over(read, error);
@@ -467,7 +384,7 @@ impl Watcher for OnDrive {
         }
         let now = Instant::now();
         let Over { ticket, kind, since, error } = self.waits.next(now)?;
-        self.calls[kind].time += now.saturating_duration_since(since);
+        self.counts.kept(kind, now.saturating_duration_since(since));
         Some((ticket, error))
     }
 
@@ -509,7 +426,10 @@ impl Watcher for OnDrive {
         self.write_back(now);
         self.take_turn(now);
         let mut next = self.commit_at.min(self.write_at);
-        let turn = self.disk.until(Time::ZERO).filter(|_| !self.queue.is_empty());
+        let turn = match self.queue.is_empty() {
+            true => None,
+            false => self.disk.until(Time::ZERO),
+        };
         let others = [self.waits.next_due(), self.disk.next_over(), turn];
         next = others.into_iter().flatten().fold(next, Instant::min);
         if let Some(speculation) = &self.speculation {
@@ -526,7 +446,7 @@ impl Watcher for OnDrive {
 mod tests {
     use drive::spec::DriveSpec;
     use drive::stack;
-    use files::{Kind, Options};
+    use files::{Kind, MOST_BYTES, Options};
 
     use super::*;
 
@@ -556,7 +476,7 @@ mod tests {
             on_drive.begins();
             call.iter().for_each(|it| assert_eq!(on_drive.after(it).error, None));
         }
-        let writes = on_drive.calls[WRITES];
+        let writes = on_drive.counts.calls[WRITES];
         assert_eq!((writes.count, writes.bytes, on_drive.changes), (2, 3 * 4096, 4));
     }
 
