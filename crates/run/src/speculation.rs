@@ -1,14 +1,24 @@
 //! Syncs that are answered before they are done (`--speculate`). Each takes a number; one commit
-//! at a time makes durable what all before it asked for, as soon as the drive is done with the one
-//! before. What others can see waits until the numbers that were given before it are durable.
+//! at a time makes durable what all before it asked for. What others can see waits until the
+//! numbers that were given before it are durable.
+//!
+//! A commit begins when the drive is done with the one before, at once if somebody waits for it.
+//! While nobody does, each next one begins a little later, so that a program that shows nothing
+//! for long has few of them, with what many syncs asked for; and one that shows something now and
+//! then finds most of it durable.
 //!
 //! It rests on the journal keeping the order of all changes, data included (`data`): a cut leaves
 //! the files as after some call of the program, and so not before any sync that a released effect
 //! came after. It looks at no clock and does no I/O.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use files::FilesError;
+
+/// A commit that nobody waited for makes the next begin later by so much of its own time.
+const LATER: u32 = 8;
+/// As many in a row count.
+const MOST_LATER: u32 = 64;
 
 /// Which syncs were answered, and which are durable.
 #[derive(Debug, Default)]
@@ -19,8 +29,11 @@ pub struct Speculation {
     durable: u64,
     /// An effect waits for that number, or did.
     held: u64,
-    /// A commit that the drive has until then, and up to which number it makes durable.
-    committing: Option<(Instant, u64)>,
+    committing: Option<Commit>,
+    /// The next that nobody waits for begins then.
+    next_at: Option<Instant>,
+    /// Commits in a row that nobody waited for.
+    unawaited: u32,
     /// Commits that asked the drive for something.
     pub commits: u64,
     /// The program has memory that others see: syncs wait again.
@@ -29,11 +42,27 @@ pub struct Speculation {
     pub failed: Option<FilesError>,
 }
 
+/// A commit that the drive has.
+#[derive(Clone, Copy, Debug)]
+struct Commit {
+    /// Until then.
+    until: Instant,
+    /// Up to which number it makes durable.
+    number: u64,
+    /// How long after it the next begins, if nobody waits.
+    pause: Duration,
+}
+
 impl Speculation {
     /// Whether the next sync is answered at once. Not while an effect waits: its thread hands over
     /// what its memory holds when it goes on, which others may change after their syncs.
     pub fn answers(&self) -> bool {
-        !self.is_off && self.held <= self.durable
+        !self.is_off && !self.is_awaited()
+    }
+
+    /// Whether an effect waits.
+    fn is_awaited(&self) -> bool {
+        self.held > self.durable
     }
 
     /// A sync is answered.
@@ -44,6 +73,19 @@ impl Speculation {
     /// An effect begins to wait.
     pub fn hold(&mut self, number: u64) {
         self.held = self.held.max(number);
+        self.unawaited = 0;
+        if let Some(commit) = &mut self.committing {
+            commit.pause = Duration::ZERO;
+        }
+    }
+
+    /// Takes note of a commit that is over.
+    pub fn pass(&mut self, now: Instant) {
+        if let Some(commit) = self.committing.take_if(|it| now >= it.until) {
+            debug_assert!(commit.number > self.durable);
+            self.durable = commit.number;
+            self.next_at = Some(commit.until + commit.pause);
+        }
     }
 
     /// What an effect of now waits for.
@@ -56,20 +98,21 @@ impl Speculation {
         self.durable
     }
 
-    /// Whether a commit is to begin: there is something to make durable, and no other under way.
+    /// Whether a commit is to begin: there is something to make durable, no other is under way,
+    /// and somebody waits or the time has come.
     pub fn wants_commit(&mut self, now: Instant) -> bool {
-        if let Some((at, number)) = self.committing.filter(|it| now >= it.0) {
-            debug_assert!(number > self.durable && at <= now);
-            (self.durable, self.committing) = (number, None);
-        }
-        self.committing.is_none() && self.awaited().is_some() && self.failed.is_none()
+        self.pass(now);
+        let is_time = self.is_awaited() || self.next_at.is_none_or(|at| now >= at);
+        is_time && self.committing.is_none() && self.awaited().is_some() && self.failed.is_none()
     }
 
     /// A commit of all that was done before has begun, and will be done then; it may have found
     /// nothing to do.
-    pub fn began(&mut self, at: Instant, is_new: bool) {
+    pub fn began(&mut self, now: Instant, until: Instant, is_new: bool) {
         self.commits += u64::from(is_new);
-        self.committing = Some((at, self.answered));
+        let pause = until.saturating_duration_since(now) * self.unawaited / LATER;
+        self.unawaited = (self.unawaited + 1).min(MOST_LATER);
+        self.committing = Some(Commit { until, number: self.answered, pause });
     }
 
     /// The commit that was to begin has failed: nothing that waits for it may ever be seen.
@@ -77,13 +120,105 @@ impl Speculation {
         self.failed = Some(error);
     }
 
-    /// When the commit under way is done.
+    /// When there is something to do, if nothing comes before.
     pub fn until(&self) -> Option<Instant> {
-        self.committing.map(|it| it.0)
+        match self.committing {
+            Some(commit) if self.is_awaited() => Some(commit.until),
+            Some(commit) => (self.answered > commit.number).then(|| commit.until + commit.pause),
+            None => self.awaited().and(self.next_at),
+        }
     }
 
     /// How many syncs were answered.
     pub fn syncs(&self) -> u64 {
         self.answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that syncs without end, on a drive whose commits take so long; effects at these
+    /// times. When the commits began.
+    fn commits(take: Duration, long: Duration, effects: &[Duration]) -> Vec<Duration> {
+        let (begin, step) = (Instant::now(), take / 20);
+        let (mut it, mut began, mut effects) = (Speculation::default(), Vec::new(), effects);
+        let mut at = Duration::ZERO;
+        while at < long {
+            let now = begin + at;
+            it.pass(now);
+            if it.answers() {
+                it.answer();
+            }
+            if let Some((_, left)) = effects.split_first().filter(|(effect, _)| **effect <= at) {
+                effects = left;
+                it.awaited().into_iter().for_each(|number| it.hold(number));
+            }
+            if it.wants_commit(now) {
+                it.began(now, now + take, true);
+                began.push(at);
+            }
+            at += step;
+        }
+        began
+    }
+
+    #[test]
+    fn commits_that_nobody_waits_for_become_fewer() {
+        let take = Duration::from_micros(200);
+        let began = commits(take, 1000 * take, &[]);
+        assert_eq!(began[1] - began[0], take, "the second follows the first");
+        let last = began[began.len() - 1] - began[began.len() - 2];
+        assert_eq!(last, take + take * MOST_LATER / LATER);
+        assert!(began.len() < 200, "{}", began.len());
+    }
+
+    #[test]
+    fn a_commit_that_somebody_waits_for_begins_at_once() {
+        let take = Duration::from_micros(200);
+        let unseen = commits(take, 500 * take, &[]);
+        // In the middle of a pause.
+        let &[.., before, after] = &unseen[..] else { unreachable!() };
+        let effect = before + (after - before) / 2;
+        let began = commits(take, 500 * take, &[effect]);
+        assert_eq!(began[..unseen.len() - 1], unseen[..unseen.len() - 1]);
+        assert_eq!(began[unseen.len() - 1], effect);
+        // And the next ones follow as at the beginning.
+        assert_eq!(began[unseen.len()], effect + take);
+    }
+
+    /// What a commit under way does not have waits for the next.
+    #[test]
+    fn an_effect_waits_for_what_was_answered_before_it() {
+        let (now, take) = (Instant::now(), Duration::from_micros(200));
+        let mut it = Speculation::default();
+        it.answer();
+        assert!(it.wants_commit(now));
+        it.began(now, now + take, true);
+        it.answer();
+        let awaited = it.awaited().unwrap();
+        it.hold(awaited);
+        assert!(!it.answers() && it.until() == Some(now + take));
+        assert!(it.wants_commit(now + take) && it.durable() == 1);
+        it.began(now + take, now + 2 * take, true);
+        assert!(!it.answers());
+        it.pass(now + 2 * take);
+        assert!(it.durable() == awaited && it.answers() && it.awaited().is_none());
+        assert_eq!(it.until(), None);
+    }
+
+    /// Nobody is woken up for the end of a commit that nobody waits for; who comes later finds it
+    /// durable.
+    #[test]
+    fn the_end_of_a_commit_is_seen_by_who_comes() {
+        let (now, take) = (Instant::now(), Duration::from_micros(200));
+        let mut it = Speculation::default();
+        it.answer();
+        assert!(it.wants_commit(now));
+        it.began(now, now + take, true);
+        assert_eq!(it.until(), None);
+        it.pass(now + take);
+        assert_eq!(it.awaited(), None);
     }
 }

@@ -150,7 +150,7 @@ impl OnDrive {
                 Ok(()) => {
                     // What it found done may still be under way on the drive.
                     let at = self.disk.until(Time::ZERO).unwrap_or(now);
-                    speculation.began(at, self.disk.now() > before);
+                    speculation.began(now, at, self.disk.now() > before);
                 }
                 Err(error) => speculation.fail(error),
             }
@@ -393,7 +393,9 @@ impl Watcher for OnDrive {
     }
 
     fn awaited(&mut self) -> Option<u64> {
-        self.speculation.as_ref()?.awaited()
+        let speculation = self.speculation.as_mut()?;
+        speculation.pass(Instant::now());
+        speculation.awaited()
     }
 
     fn holds(&mut self, number: u64) {
