@@ -174,6 +174,12 @@ impl Lent {
         self.drive_mut().tend(now);
     }
 
+    /// Has the drive hold nothing back for the sake of time, from `now` here on.
+    pub fn hurry(&mut self, now: Time) {
+        let now = now + self.base;
+        self.drive_mut().hurry(now);
+    }
+
     /// Several targets that share the device, where there are such, and the time of the
     /// drive when it is `now` here.
     pub fn shared(&mut self, now: Time) -> Option<(&mut Shared, Time)> {

@@ -45,6 +45,8 @@ pub trait Lower: OpenChannel + Send + 'static {
     }
     /// From now on these rules strike here.
     fn set_rules(&mut self, _rules: &Rules) {}
+    /// From now on none of them makes anything late, also of what is inside.
+    fn hurry(&mut self, _now: Time) {}
     /// How often the rules for the flash's commands struck: faults or delays.
     fn struck(&self, _is_delay: bool) -> Vec<u64> {
         Vec::new()
@@ -213,6 +215,10 @@ impl Lower for Flash {
         (**self).set_rules(rules);
     }
 
+    fn hurry(&mut self, now: Time) {
+        (**self).hurry(now);
+    }
+
     fn struck(&self, is_delay: bool) -> Vec<u64> {
         (**self).struck(is_delay)
     }
@@ -235,6 +241,10 @@ macro_rules! as_below {
 
         fn set_rules(&mut self, rules: &Rules) {
             self.below_mut().set_rules(rules);
+        }
+
+        fn hurry(&mut self, now: Time) {
+            self.below_mut().hurry(now);
         }
 
         fn struck(&self, is_delay: bool) -> Vec<u64> {
@@ -279,6 +289,10 @@ impl Lower for Struck<Flash> {
     fn set_rules(&mut self, rules: &Rules) {
         set_rules(self, Layer::Below, rules);
         self.below_mut().below_mut().set_rules(rules);
+    }
+
+    fn hurry(&mut self, now: Time) {
+        DelayPort::hurry(self, now);
     }
 
     fn struck(&self, is_delay: bool) -> Vec<u64> {

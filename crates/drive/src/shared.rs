@@ -31,6 +31,8 @@ pub struct Shared {
     seed: u64,
     /// By the target's number.
     names: Vec<String>,
+    /// It is to end soon: nothing in it waits for the sake of time.
+    is_hurried: bool,
 }
 
 /// Several targets on one device: new, or recovered one after the other.
@@ -55,7 +57,8 @@ pub(crate) fn share(
     }
     targets.media_mut().clear(ready);
     let names = config.parts.iter().map(|part| part.name.clone()).collect();
-    Ok((Shared { targets, config: config.clone(), seed, names }, ready))
+    let (config, is_hurried) = (config.clone(), false);
+    Ok((Shared { targets, config, seed, names, is_hurried }, ready))
 }
 
 /// A target on its part: new, or found again from some time on.
@@ -142,6 +145,12 @@ impl Shared {
     /// Has a target take requests, or none for now.
     pub fn set_serving(&mut self, number: usize, serves: bool) -> Result<(), Error> {
         self.targets.set_serving(number, serves).map_err(media_error)
+    }
+
+    /// Has a target hold nothing back for the sake of time, or again as its rules say.
+    pub fn set_hurried(&mut self, number: usize, hurried: bool, now: Time) -> Result<(), Error> {
+        let hurried = hurried || self.is_hurried;
+        self.targets.set_hurried(number, hurried, now).map_err(media_error)
     }
 
     /// Makes the drive what `next` says, which has a target less: that one leaves, and what
@@ -268,6 +277,14 @@ impl Drive for Shared {
     fn tend(&mut self, now: Time) {
         self.lower_mut(0).device_mut().patrol(now);
         self.targets.heed_notices(now);
+    }
+
+    fn hurry(&mut self, now: Time) {
+        self.is_hurried = true;
+        self.lower_mut(0).hurry(now);
+        for n in self.targets.numbers().to_vec() {
+            self.targets.set_hurried(n, true, now).expect("it is there");
+        }
     }
 
     fn shape(&self) -> Shape {

@@ -209,6 +209,13 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
         (0..self.targets()).for_each(|target| self.target_mut(target).heed_notices(now));
     }
 
+    /// From now on nothing waits in it for the sake of time, as rules of its targets or of
+    /// faults would have it: it is to end soon.
+    fn hurry(&mut self, now: Time) {
+        (0..self.shards()).for_each(|shard| self.lower_mut(shard).hurry(now));
+        (0..self.targets()).for_each(|target| self.target_mut(target).set_hurried(true, now));
+    }
+
     /// The SLC cache of its devices; zeros where they have none.
     fn slc(&self) -> SlcHealth {
         devices(self).map(Device::slc_health).sum()
@@ -383,6 +390,10 @@ impl Drive for Boxed {
 
     fn tend(&mut self, now: Time) {
         (**self).tend(now);
+    }
+
+    fn hurry(&mut self, now: Time) {
+        (**self).hurry(now);
     }
 
     fn rules(&self) -> Option<SetInstaller> {

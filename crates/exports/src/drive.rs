@@ -29,6 +29,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::thread::sched_yield;
 use thiserror::Error;
 
+mod places;
+
+use places::{Place, Watch, wake};
+
 /// How many users a drive can have at once.
 pub const SEATS: usize = 1 << 14;
 
@@ -43,44 +47,13 @@ const DONE: usize = 256;
 /// How often somebody who has kept others waiting looks whether one of them had
 /// its turn, and how many of those with little go before one with much.
 const YIELDS: usize = 64;
+/// How long a drive that waits for its medium is left alone before it is asked again.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// The drive panicked while somebody used it; its state is not to be trusted.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the drive stopped by a fault of its own; restart the program, and report what it printed")]
 pub struct DriveLost;
-
-/// One place at the drive.
-#[derive(Debug, Default)]
-struct Place {
-    taken: bool,
-    /// Commands inside the drive.
-    inside: usize,
-    /// The most that may be.
-    limit: usize,
-    /// Completions that others found.
-    outbox: VecDeque<BlockDone>,
-    /// Sleeps until its bell rings, and whether it has since.
-    asleep: bool,
-    rung: bool,
-    /// Has commands that the drive refused.
-    refused: bool,
-    bell: Option<Arc<OwnedFd>>,
-}
-
-impl Place {
-    /// Whether it waits for the drive.
-    fn is_busy(&self) -> bool {
-        self.inside > 0 || self.refused
-    }
-}
-
-/// Who wakes at the drive's next event.
-#[derive(Clone, Copy, Debug)]
-struct Watch {
-    seat: usize,
-    /// When it wakes; for ever while it works, so that others may take over.
-    until: Time,
-}
 
 struct Inner<P: Port> {
     real: RealTime<P>,
@@ -113,6 +86,8 @@ pub struct SharedDrive<P: Port> {
     /// the others have had it.
     heavy: Mutex<()>,
     aside: Condvar,
+    /// What is done to the drive when all are asked to finish.
+    hurry: fn(&mut P, Time),
 }
 
 /// What came of a turn.
@@ -157,7 +132,14 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
             light: AtomicUsize::new(0),
             heavy: Mutex::new(()),
             aside: Condvar::new(),
+            hurry: |_, _| (),
         }
+    }
+
+    /// The same, and `hurry` is done to it when all are asked to finish: what it holds back
+    /// goes on then.
+    pub fn hurried_by(self, hurry: fn(&mut P, Time)) -> SharedDrive<P> {
+        SharedDrive { hurry, ..self }
     }
 
     /// The port again. What is still inside stays there.
@@ -187,7 +169,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         Ok(Some(Seat { drive: self, seat, bell, wakes, is_heavy }))
     }
 
-    /// Asks every seat to finish, now and later, and wakes all.
+    /// Asks every seat to finish, now and later, and wakes all; hurries the drive. Where that
+    /// waits for its medium this waits, too.
     pub fn stop(&self) -> Result<(), DriveLost> {
         // Also when the drive is lost: sleepers are to find that out.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +178,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         let bells: Vec<_> = inner.places.iter().filter_map(|p| p.bell.clone()).collect();
         drop(inner);
         ring(&bells);
-        if self.is_lost() { Err(DriveLost) } else { Ok(()) }
+        while self.change(self.hurry)?.is_none() {
+            std::thread::sleep(AGAIN);
+        }
+        Ok(())
     }
 
     /// Flushes the drive and waits for it. Gives the drive's answer, or
@@ -234,6 +220,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         inner.poll(now, SEATS, &mut Vec::new());
         inner.real.tend(now, |port, at| changed = Some(f(port, at)));
         inner.poll(now, SEATS, &mut Vec::new());
+        inner.wake_watch();
         let bells = std::mem::take(&mut inner.wakes);
         drop(guard);
         ring(&bells);
@@ -358,6 +345,16 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Inner<P> {
         }
     }
 
+    /// Wakes who keeps watch, where something is to happen before the end of that sleep.
+    fn wake_watch(&mut self) {
+        let next = self.real.port().next_event();
+        if let Some(Watch { seat, until }) = self.watch
+            && next.is_some_and(|at| at < until)
+        {
+            wake(&mut self.places[seat], &mut self.wakes);
+        }
+    }
+
     /// Notes whether `seat` was refused.
     fn set_refused(&mut self, seat: usize, refused: bool) {
         let place = &mut self.places[seat];
@@ -387,13 +384,6 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Inner<P> {
                 wake(place, &mut self.wakes);
             }
         }
-    }
-}
-
-/// Notes that a place is to be woken, if it sleeps.
-fn wake(place: &mut Place, wakes: &mut Vec<Arc<OwnedFd>>) {
-    if place.asleep && !std::mem::replace(&mut place.rung, true) {
-        wakes.extend(place.bell.clone());
     }
 }
 

@@ -31,6 +31,8 @@ pub struct DelayPort<P: Port> {
     /// which they came.
     due: BinaryHeap<Reverse<(Time, u64, u32)>>,
     came: u64,
+    /// Nothing is delayed any more.
+    is_hurried: bool,
 }
 
 impl<P> DelayPort<P>
@@ -61,6 +63,7 @@ where
             held: Slots::new(depth),
             due: BinaryHeap::with_capacity(depth),
             came: 0,
+            is_hurried: false,
         };
         port.set_rules(rules, seed)?;
         Ok(port)
@@ -77,6 +80,22 @@ where
         };
         self.rules = rules.iter().enumerate().map(active).collect::<Result<_, _>>()?;
         Ok(())
+    }
+
+    /// From now on nothing is late any more, also of what is inside: what is held back is due
+    /// at `now`, in its order. Rules go on counting.
+    pub fn hurry(&mut self, now: Time) {
+        self.is_hurried = true;
+        let mut due = std::mem::take(&mut self.due).into_vec();
+        due.sort_unstable_by_key(|&Reverse(one)| one);
+        for (n, Reverse((at, came, id))) in (0..).zip(&mut due) {
+            (*at, *came) = (now.min(*at), n);
+            if let Some(held) = &mut self.held[*id] {
+                held.set_at(*at);
+            }
+        }
+        self.came = due.len() as u64;
+        self.due = due.into();
     }
 
     /// How often each rule struck.
@@ -137,7 +156,9 @@ where
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
         let (held, due, came) = (&mut self.held, &mut self.due, &mut self.came);
+        let is_hurried = self.is_hurried;
         self.passage.work(to, |mut completion, delay| {
+            let delay = if is_hurried { 0 } else { delay };
             let at = Time(completion.at().0.saturating_add(delay));
             completion.set_at(at);
             *came += 1;

@@ -496,7 +496,8 @@ impl Blocks<'_> {
             Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
             None => Lent::new(drive, ready),
         };
-        let staffed = Staffed::new(Tended::new(lent), desk.clone());
+        let tended = Tended::new(lent).until(serving.server.1.clone());
+        let staffed = Staffed::new(tended, desk.clone());
         let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
         wake(wakes, queue.bell());

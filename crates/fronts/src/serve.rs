@@ -183,7 +183,7 @@ impl Serving<'_> {
             Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
             None => Lent::new(drive, ready),
         };
-        let shared = SharedDrive::new(lent);
+        let shared = SharedDrive::new(lent).hurried_by(Lent::hurry);
         let at = fronts.addresses(args).map_err(|e| Error::system("serve", &e))?;
         let url = figures.as_ref().map(|figures| figures.url.clone());
         let mut announce = || -> io::Result<()> {

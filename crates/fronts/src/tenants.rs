@@ -7,8 +7,9 @@
 //! went is erased by the next start.
 //!
 //! Guarantees: what cannot be had changes nothing; one change at a time; whoever uses another
-//! target goes on, and is as late as a few commands more on the device make him. Fails where
-//! the file cannot be written, or the drive is lost.
+//! target goes on, and is as late as a few commands more on the device make him; what a
+//! target's own rules delay does not hold up its end. Fails where the file cannot be written,
+//! or the drive is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -163,9 +164,9 @@ impl<'a> Tenants<'a> {
         let number = self.with(|shared, _| shared.number(name))?;
         let number = number.ok_or_else(|| format!("target {name} is leaving already"))?;
         self.export(|export| export.without(name))?;
-        let left = self.see_off(name, wait, stop);
+        let left = self.hurry(number, true).and_then(|()| self.see_off(name, wait, stop));
         if let Err(why) = left.and_then(|()| self.keep(file, &next)) {
-            self.export(|export| export)?;
+            self.hurry(number, false).and_then(|()| self.export(|export| export))?;
             return Err(why);
         }
         // It is gone: whatever comes now, the next start finds the drive without it.
@@ -191,6 +192,12 @@ impl<'a> Tenants<'a> {
         }
     }
 
+    /// Has a target delay nothing, as it is to go, or again what its rules say.
+    fn hurry(&self, number: usize, is_hurried: bool) -> Result<(), Refused> {
+        let done = self.with(|shared, now| shared.set_hurried(number, is_hurried, now));
+        done?.map_err(|e| e.to_string())
+    }
+
     /// Waits until nobody is connected to a target that is exported no more.
     fn see_off(
         &self,
@@ -212,6 +219,8 @@ impl<'a> Tenants<'a> {
             if begun.elapsed() > GRACE {
                 exports.close(name);
             }
+            // Those who wait for the drive may be asleep until later than what is due now.
+            self.with(|_, _| ())?;
             sleep(LOOK);
         }
     }

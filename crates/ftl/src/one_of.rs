@@ -105,6 +105,10 @@ impl<A: Target, B: Target> Target for OneOf<A, B> {
         with!(self, target => target.heed_notices(now));
     }
 
+    fn set_hurried(&mut self, is_hurried: bool, now: Time) {
+        with!(self, target => target.set_hurried(is_hurried, now));
+    }
+
     fn count_as_own(&mut self, before: WriteCounters) {
         with!(self, target => target.count_as_own(before));
     }

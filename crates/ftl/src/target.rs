@@ -51,6 +51,10 @@ pub trait Target: Port<Cmd = BlockReq, Done = BlockDone> {
     /// to look by itself.
     fn heed_notices(&mut self, _now: Time) {}
 
+    /// From now on nothing waits in it for the sake of time, or again as its rules say: what
+    /// they delay or pace goes on at once. For one that is to end, or to be removed.
+    fn set_hurried(&mut self, _is_hurried: bool, _now: Time) {}
+
     /// What was written since the counters were `before` was asked for before
     /// that: who lies above wrote it again.
     fn count_as_own(&mut self, _before: WriteCounters) {}

@@ -246,6 +246,24 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         self.look();
     }
 
+    /// Has a target hold nothing back for the sake of time, or again as its rules say.
+    ///
+    /// Fails without such a one.
+    pub fn set_hurried(
+        &mut self,
+        target: usize,
+        is_hurried: bool,
+        now: Time,
+    ) -> Result<(), MediaError> {
+        if self.is_gone(target) {
+            return Err(MediaError::NoTarget(target));
+        }
+        self.now = self.now.max(now);
+        self.lent(target, |target, _| target.set_hurried(is_hurried, now));
+        self.look();
+        Ok(())
+    }
+
     /// Shuts all targets down. No request may be inside.
     pub fn close(&mut self, now: Time) {
         for n in 0..self.guests.len() {

@@ -12,6 +12,7 @@
 //! says so. Counters, timers and maps of numbers begin anew with each start.
 //!
 //! Each request waits by itself: for a time, its limit, room in its unit, or the control plane.
+//! Of one that is to end nothing waits for a time ([`ftl::Target::set_hurried`]).
 //!
 //! Blocks may go to remote drives, and what is read there be kept here: an older block never
 //! stands for a newer one. What a remote drive fails to do is its requests' failure alone.

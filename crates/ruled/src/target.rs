@@ -221,6 +221,13 @@ impl<D: OpenChannel> Target for Ruled<D> {
         entries.fold(self.space.seq, |hash, (owner, at)| mix(mix(hash, owner), at))
     }
 
+    fn set_hurried(&mut self, is_hurried: bool, now: Time) {
+        self.hurry(is_hurried, now);
+        self.pump(now);
+        self.device.submit(now, &mut self.out);
+        self.remotes.submit(now);
+    }
+
     fn close(&mut self, now: Time) {
         self.end.closing = true;
         self.pump(now);

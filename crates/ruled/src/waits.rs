@@ -93,6 +93,8 @@ pub(crate) struct Waits {
     timed: BinaryHeap<Reverse<(Time, u64, u32)>>,
     /// So many waited for a time.
     order: u64,
+    /// No rule has anything wait for a time.
+    is_hurried: bool,
     tombs: Vec<u32>,
     limited: Vec<u32>,
     /// By limit of the set, requests under way.
@@ -112,6 +114,7 @@ impl Waits {
             count: 0,
             timed: BinaryHeap::with_capacity(DEPTH),
             order: 0,
+            is_hurried: false,
             tombs: Vec::with_capacity(DEPTH),
             limited: Vec::with_capacity(DEPTH),
             under_way: vec![0; MOST_TABLES],
@@ -125,6 +128,27 @@ impl Waits {
     #[inline]
     pub fn next(&self) -> Option<Time> {
         self.timed.peek().map(|first| first.0.0)
+    }
+
+    /// Until when a block waits that rules delay by so many ns, if it does.
+    #[inline]
+    pub fn until(&self, now: Time, delay: u64) -> Option<Time> {
+        (delay > 0 && !self.is_hurried).then(|| Time(now.0.saturating_add(delay)))
+    }
+
+    /// From now on rules delay nothing, nor what waits by them; or they do again. What the
+    /// control plane is asked about waits for that, which answers soon.
+    fn set_hurried(&mut self, is_hurried: bool, now: Time) {
+        self.is_hurried = is_hurried;
+        if is_hurried {
+            let mut timed = std::mem::take(&mut self.timed).into_vec();
+            for Reverse((at, _, slot)) in &mut timed {
+                let held = self.held[*slot as usize].as_ref();
+                let is_asked = held.is_some_and(|work| work.waiting.is_some());
+                *at = if is_asked { *at } else { now.min(*at) };
+            }
+            self.timed = timed.into();
+        }
     }
 
     /// An entry was given up: what it leads to next may be another block, for which reads that
@@ -188,6 +212,12 @@ impl<D: OpenChannel> Ruled<D> {
         if let Some(work) = self.waits.take(slot) {
             self.carry_out(now, work);
         }
+    }
+
+    /// From now on rules hold nothing back by time, or they do again.
+    pub(crate) fn hurry(&mut self, is_hurried: bool, now: Time) {
+        self.waits.set_hurried(is_hurried, now);
+        self.wake(now);
     }
 
     /// Lets those go on whose time has come.

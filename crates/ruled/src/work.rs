@@ -232,9 +232,8 @@ impl<D: OpenChannel> Ruled<D> {
     /// For what a block waits before it is done.
     #[inline]
     fn is_held_back(&mut self, now: Time, slot: u32, block: &mut Block) -> Option<Wait> {
-        if block.delay > 0 {
-            let delay = std::mem::take(&mut block.delay);
-            return Some(Wait::Until(Time(now.0.saturating_add(delay))));
+        if let Some(at) = self.waits.until(now, std::mem::take(&mut block.delay)) {
+            return Some(Wait::Until(at));
         }
         if let Some(depth) = block.depth {
             let request = &mut self.requests[slot];

@@ -184,6 +184,43 @@ fn a_target_of_rules_comes_and_goes() {
     assert!(read.buffer.bytes().iter().all(|&byte| byte == 3), "the other is as it was");
 }
 
+/// A drive that is hurried holds nothing back by the rules of a target, nor by rules of faults.
+#[test]
+fn a_drive_that_is_to_end_waits_for_no_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("late.rules");
+    let set = "set late application 0 lba 0..1K units 0..4
+        rule late priority 1 when op == write then delay 10s
+        rule all priority 0 when op != idle then pass";
+    std::fs::write(&path, set).unwrap();
+    let name = format!("{SMALL},units=4/4,target=pblk/rules,rules={}", path.display());
+    let mut config = config(&name);
+    let rules = vec!["above:read,delay=1h".into(), "below:read,delay=1h".into()];
+    config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
+    let mut drive = build(&config, 1).unwrap();
+    let (mut cmds, mut done, mut now) = (Ring::new(4), Ring::new(4), Time::ZERO);
+    let first = config.first_byte(1);
+    act(&mut drive, &mut now, BlockOp::Write, (0, PIECE), 3);
+    act(&mut drive, &mut now, BlockOp::Flush, (0, PIECE), 0);
+    drive.begin_faults();
+    cmds.put(|| request(1, BlockOp::Read, (0, PIECE), 0));
+    cmds.put(|| request(2, BlockOp::Write, (first, PIECE), 4));
+    drive.submit(now, &mut cmds);
+    let end = now + 1_000_000_000;
+    let mut until = |drive: &mut Boxed, end: Time| {
+        while let Some(at) = drive.next_event().filter(|&at| at <= end) {
+            drive.advance(at, &mut done);
+        }
+        let mut ids: Vec<u64> = done.drain().map(|done| done.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert!(until(&mut drive, end).is_empty(), "both wait");
+    drive.hurry(end);
+    assert_eq!(until(&mut drive, end + 10_000_000), [1, 2]);
+    drive.end(end + 10_000_000).unwrap();
+}
+
 /// The latencies of one that reads a target at random, one by one, while nobody does anything
 /// else, or another target is written at random as fast as it goes.
 fn latencies(name: &str, (reader, writer): (usize, usize), writes: bool) -> (Vec<u64>, u64) {

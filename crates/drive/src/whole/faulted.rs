@@ -78,6 +78,11 @@ impl Drive for Faulted {
         self.below().power(now)
     }
 
+    fn hurry(&mut self, now: Time) {
+        self.port.hurry(now);
+        self.below_mut().hurry(now);
+    }
+
     fn begin_faults(&mut self) {
         let rules = self.rules.clone();
         self.set_rules(&rules);

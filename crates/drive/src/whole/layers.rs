@@ -86,8 +86,18 @@ macro_rules! is_cut_with_what_is_below {
 }
 pub(super) use is_cut_with_what_is_below;
 
+/// Of a layer that makes nothing late by rules.
+macro_rules! hurries_what_is_below {
+    () => {
+        fn hurry(&mut self, now: Time) {
+            self.below_mut().hurry(now);
+        }
+    };
+}
+
 impl<D: Drive> Drive for Link<D> {
     has_what_is_below!();
+    hurries_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -105,6 +115,7 @@ impl<D: Drive> Drive for Link<D> {
 
 impl Drive for Coarse<Boxed> {
     has_what_is_below!();
+    hurries_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -118,6 +129,7 @@ impl Drive for Coarse<Boxed> {
 
 impl Drive for Buffered<Boxed> {
     has_what_is_below!();
+    hurries_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -135,6 +147,7 @@ impl Drive for Buffered<Boxed> {
 
 impl Drive for Queued<Boxed> {
     has_what_is_below!();
+    hurries_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -152,6 +165,7 @@ impl Drive for Queued<Boxed> {
 
 impl Drive for Cached<Boxed> {
     has_what_is_below!();
+    hurries_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -178,6 +192,7 @@ impl Drive for Cached<Boxed> {
 
 impl Drive for Powered<Boxed> {
     has_what_is_below!();
+    hurries_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -199,6 +214,7 @@ impl Drive for Powered<Boxed> {
 
 impl Drive for Protected<Boxed, Store> {
     has_what_is_below!();
+    hurries_what_is_below!();
 
     fn cut(self: Box<Self>) -> Cut {
         let (below, journal) = Protected::cut(*self);

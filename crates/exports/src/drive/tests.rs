@@ -196,6 +196,26 @@ fn one_keeps_watch_and_hands_over() {
     assert!(matches!(b.wait().unwrap(), Wait::Sleep(Some(_))));
 }
 
+/// Who sleeps until the drive's next event is woken where a change of the drive brings that
+/// nearer; and where all are to finish, what the drive holds back goes on.
+#[test]
+fn a_change_wakes_who_keeps_watch() {
+    let (drive, opens) = gate();
+    let drive = drive.hurried_by(|gate, _| gate.opens.store(0, Ordering::Relaxed));
+    let a = drive.sit(4).unwrap().unwrap();
+    turn(&a, Some(7));
+    assert!(matches!(a.wait().unwrap(), Wait::Sleep(Some(_))));
+    drive.change(|_, _| ()).unwrap().unwrap();
+    assert!(!rang(&a), "it is as it was");
+    drive.change(|_, _| opens.store(FAR - 1, Ordering::Relaxed)).unwrap().unwrap();
+    assert!(rang(&a));
+    assert!(turn(&a, None).is_empty());
+    assert!(matches!(a.wait().unwrap(), Wait::Sleep(Some(_))));
+    drive.stop().unwrap();
+    assert!(rang(&a));
+    assert_eq!(turn(&a, None), [7]);
+}
+
 /// Completes one command whenever it is opened.
 struct Valve(Gate);
 

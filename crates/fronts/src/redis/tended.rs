@@ -2,6 +2,7 @@
 //! it.
 
 use device::{ChunkCount, Link};
+use exports::listen::StopHandle;
 use port::{BatchDone, BatchOp, KvDone, KvOp, Port, Ring, Status, Time};
 
 use crate::serve::BEAT;
@@ -18,6 +19,9 @@ pub trait Tend: Port {
     /// Looks after what nobody reads, at `now`.
     fn tend(&mut self, now: Time);
 
+    /// From `now` on nothing in it waits for the sake of time: it is to end soon.
+    fn hurry(&mut self, _now: Time) {}
+
     /// Of the completions from `first` on, those that failed for want of room
     /// on the disk say so. The first time, `told`, so does the program.
     fn explain(&self, _first: usize, _done: &mut Ring<Self::Done>, _told: &mut bool) {}
@@ -26,6 +30,10 @@ pub trait Tend: Port {
 impl Tend for Lent {
     fn tend(&mut self, now: Time) {
         Lent::tend(self, now);
+    }
+
+    fn hurry(&mut self, now: Time) {
+        Lent::hurry(self, now);
     }
 }
 
@@ -78,12 +86,20 @@ pub struct Tended<P> {
     due: Time,
     /// Why it fails was told.
     told: bool,
+    /// Says when it is to end, until it was told so.
+    stop: Option<StopHandle>,
 }
 
 impl<P: Tend> Tended<P> {
     /// Looks after `drive` from now on.
     pub fn new(drive: P) -> Tended<P> {
-        Tended { drive, due: beat(Time::ZERO), told: false }
+        Tended { drive, due: beat(Time::ZERO), told: false, stop: None }
+    }
+
+    /// The same, which holds nothing back by rules once it is stopped: from its next event on,
+    /// within a [`BEAT`].
+    pub fn until(self, stop: StopHandle) -> Tended<P> {
+        Tended { stop: Some(stop), ..self }
     }
 
     /// The drive again.
@@ -130,6 +146,9 @@ impl<P: Tend> Port for Tended<P> {
             let first = done.len();
             self.drive.advance(to, done);
             self.drive.explain(first, done, &mut self.told);
+        }
+        if self.stop.take_if(|stop| stop.is_stopped()).is_some() {
+            self.drive.hurry(to);
         }
         if to >= self.due {
             self.due = beat(to);

@@ -123,9 +123,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         Ok(())
     }
 
-    /// Has a target leave, with all that it holds: it takes no more requests, is shut down
-    /// when the last has ended, and its chunks are erased. That takes drive time, and holds
-    /// up nobody.
+    /// Has a target leave, with all that it holds: it takes no more requests, and delays none
+    /// that it has; it is shut down when the last has ended, and its chunks are erased. That
+    /// takes drive time, and holds up nobody.
     pub fn remove(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
         let guest = self.guests.get_mut(target).and_then(Option::as_mut);
         let guest = guest.ok_or(MediaError::NoTarget(target))?;
@@ -133,6 +133,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         if !guest.leaves() {
             guest.life = Life::Leaves;
             self.leaving += 1;
+            self.set_hurried(target, true, now)?;
             self.see_off(target);
             self.look();
         }

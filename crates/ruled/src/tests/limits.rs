@@ -45,6 +45,46 @@ fn delays_and_rates_hold_back() {
     assert_eq!([0, 1, 2, 3, 9].map(of), [0, 0, 1_000_000, 2_000_000, 0]);
 }
 
+/// Of a drive that is to end nothing waits for a time: what waits goes on at once, in its order,
+/// and what comes waits no more; afterwards rules delay as before.
+#[test]
+fn who_is_hurried_waits_for_no_time() {
+    let rules = "limit slow rate 1 burst 1 limit one depth 1
+         rule late priority 3 when application == 1 and op != idle then delay 10s
+         rule pace priority 2 when application == 2 and op == read then limit slow
+         rule one priority 2 when op == write then limit one
+         rule all priority 1 when op != idle then pass";
+    let mut drive = drive("null", &format!("{TWO} {rules}"));
+    let all = (0..20).map(|n| request(n, BlockOp::Write, n, 3));
+    let all = all.chain((20..40).map(|n| request(n, BlockOp::Read, 100 + n, 2)));
+    let all: Vec<BlockReq> = all.chain([request(40, BlockOp::Flush, 0, 0)]).collect();
+    let count = all.len();
+    let (mut reqs, mut done) = (Ring::new(count), Ring::new(count));
+    all.into_iter().for_each(|req| reqs.put(|| req));
+    drive.submit(Time::ZERO, &mut reqs);
+    let start = 1_000_000;
+    let mut left = count;
+    let mut advance = |drive: &mut Drive, until: u64| {
+        while let Some(at) = drive.next_event().filter(|at| at.0 <= until) {
+            drive.advance(at, &mut done);
+            while let Some(done) = done.pop() {
+                assert!(done.status.is_ok(), "{done:?}");
+                left -= 1;
+            }
+        }
+        left
+    };
+    assert_eq!(advance(&mut drive, start), count, "each has a block at least that waits");
+    ftl::Target::set_hurried(&mut drive, true, Time(start));
+    assert_eq!(advance(&mut drive, start), 0);
+    let last = request(0, BlockOp::Write, 7, 3);
+    assert_eq!(times_from(&mut drive, start, [last].into_iter())[0].at.0, start);
+    ftl::Target::set_hurried(&mut drive, false, Time(start));
+    let late = request(0, BlockOp::Write, 7, 1);
+    let late = times_from(&mut drive, start, [late].into_iter());
+    assert_eq!(late[0].at.0, start + 10_000_000_000);
+}
+
 /// Runs requests that all come at a time.
 pub(super) fn times_from(
     drive: &mut Drive,

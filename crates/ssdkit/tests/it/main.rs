@@ -29,4 +29,5 @@ mod serve;
 mod servers;
 mod standard;
 mod tenants;
+mod troubles;
 mod ycsb;
