@@ -103,21 +103,50 @@ pub fn faded(e: Error, can_fade: bool, away: u64) -> Error {
     ))
 }
 
+/// How a drive is found again: all of it, or what can be.
+type Recover =
+    fn(&DriveConfig, u64, Vec<Left>, u64, Option<Store>) -> Result<stack::Assembled, Error>;
+
 impl Restored {
     /// The drive in a file.
     pub fn opened(open: OpenFile) -> Result<Restored, Error> {
+        Restored::opened_by(stack::recover, open)
+    }
+
+    /// The same where a target is not found again of several that share it
+    /// ([`stack::recover_in_part`]).
+    pub fn opened_in_part(open: OpenFile) -> Result<Restored, Error> {
+        Restored::opened_by(stack::recover_in_part, open)
+    }
+
+    fn opened_by(recover: Recover, open: OpenFile) -> Result<Restored, Error> {
         let OpenFile { config, seed, away, opened, .. } = open;
         let Opened { medium, chunks, clean, .. } = opened;
         let medium = Backing::from(medium);
         let journal = medium.journal();
         let can_fade = config.profile.reliability.errors;
         let shards = vec![Left { medium, chunks }];
-        let restored = Restored::over(config, seed, (shards, away), clean, journal);
-        restored.map_err(|e| faded(e, can_fade, away))
+        let restored = Restored::over(recover, (config, seed), (shards, away), clean, journal);
+        let fade = |e| faded(e, can_fade, away);
+        let mut restored = restored.map_err(fade)?;
+        if let Some(shared) = restored.drive.shared_mut() {
+            shared.explain_damage(fade);
+        }
+        Ok(restored)
     }
 
     /// A copy in memory of the drive in a file.
     pub fn copied(open: OpenFile) -> Result<Restored, Error> {
+        Restored::copied_by(stack::recover, open)
+    }
+
+    /// The same where a target is not found again of several that share it
+    /// ([`stack::recover_in_part`]).
+    pub fn copied_in_part(open: OpenFile) -> Result<Restored, Error> {
+        Restored::copied_by(stack::recover_in_part, open)
+    }
+
+    fn copied_by(recover: Recover, open: OpenFile) -> Result<Restored, Error> {
         let OpenFile { config, seed, mut opened, .. } = open;
         let mut medium = memory::medium(&config, config.spec.store.kept())?;
         drivefile::load(&mut opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
@@ -131,7 +160,8 @@ impl Restored {
         };
         let Opened { chunks, clean, .. } = opened;
         let medium = medium.into();
-        Restored::over(config, seed, (vec![Left { medium, chunks }], 0), clean, journal)
+        let shards = (vec![Left { medium, chunks }], 0);
+        Restored::over(recover, (config, seed), shards, clean, journal)
     }
 
     /// The drive whose shards were left so. `clean`: it had been shut down.
@@ -146,20 +176,20 @@ impl Restored {
             None if clean => empty_journal(&config)?,
             journal => journal,
         };
-        Restored::over(config, seed, (shards, 0), clean, journal)
+        Restored::over(stack::recover, (config, seed), (shards, 0), clean, journal)
     }
 
     /// The same, of shards that were off for so many ns, and with the journal of a
     /// protected cache.
     fn over(
-        config: DriveConfig,
-        seed: u64,
+        recover: Recover,
+        (config, seed): (DriveConfig, u64),
         (shards, away): (Vec<Left>, u64),
         clean: bool,
         journal: Option<Store>,
     ) -> Result<Restored, Error> {
         let began = Instant::now();
-        let (drive, ready, journal) = stack::recover(&config, seed, shards, away, journal)?;
+        let (drive, ready, journal) = recover(&config, seed, shards, away, journal)?;
         let recovery = Some(Recovery { wall: began.elapsed(), drive: ready, clean, journal });
         Ok(Restored { config, seed, drive, recovery })
     }

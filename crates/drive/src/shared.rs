@@ -2,12 +2,13 @@
 //!
 //! Guarantees: each has the place and the part of all else that the drive's description
 //! gives it, and its addresses are where its units are. Targets come and go beside the
-//! others' work; what is left of one that went is erased, also after a cut. Fails where a
-//! target cannot be made, or found again.
+//! others' work; what is left of one that went is erased, also after a cut. Of a drive that is
+//! there again those targets are served that were found; what the others have stays as it is
+//! until they are removed. Fails where a target cannot be made, or none is found again.
 
 use device::OpenChannel;
 use ftl::{OneOf, Target, WriteCounters};
-use media::{Claim, CreateError, MediaError, Partition};
+use media::{Claim, CreateError, Found, MediaError, Partition};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, random};
 use ruled::{Ruled, SetInstaller};
 use targets::Pblk;
@@ -31,8 +32,19 @@ pub struct Shared {
     seed: u64,
     /// By the target's number.
     names: Vec<String>,
+    damaged: Vec<Damaged>,
     /// It is to end soon: nothing in it waits for the sake of time.
     is_hurried: bool,
+}
+
+/// A target that was not found again.
+#[derive(Debug)]
+pub struct Damaged {
+    number: usize,
+    /// What it is called.
+    pub name: String,
+    /// Why.
+    pub why: Error,
 }
 
 /// Several targets on one device: new, or recovered one after the other.
@@ -43,22 +55,30 @@ pub(crate) fn share(
     is_found: bool,
 ) -> Result<(Shared, Time), Error> {
     let (mut targets, mut ready) = (media::Shared::new(flash), Time::ZERO);
+    let mut damaged = Vec::new();
     let depth = targets.media().device().depth();
     for n in 0..config.targets() {
         let (one, claim) = (&config.target(n), claim(config, n, depth));
         let seed = seed_of(seed, n);
         if is_found {
             let find = |part, now| start(one, seed, part, Some(now));
-            (targets, ready) = targets.found(&claim, ready, find).map_err(create_error)?;
+            let found = targets.found(&claim, ready, find).map_err(media_error)?;
+            let Found { number, lost, .. } = found;
+            ready = found.ready;
+            let name = || config.parts[n as usize].name.clone();
+            damaged.extend(lost.map(|why| Damaged { number, name: name(), why }));
         } else {
             let make = |part| Ok(start(one, seed, part, None)?.0);
             targets.create(&claim, make).map_err(create_error)?;
         }
     }
+    if targets.numbers().is_empty() && !damaged.is_empty() {
+        return Err(damaged.remove(0).why);
+    }
     targets.media_mut().clear(ready);
     let names = config.parts.iter().map(|part| part.name.clone()).collect();
     let (config, is_hurried) = (config.clone(), false);
-    Ok((Shared { targets, config, seed, names, is_hurried }, ready))
+    Ok((Shared { targets, config, seed, names, damaged, is_hurried }, ready))
 }
 
 /// A target on its part: new, or found again from some time on.
@@ -108,11 +128,41 @@ impl Shared {
         crate::spec::file::drive_text(config, self.seed)
     }
 
-    /// The number of a target that is not leaving.
+    /// The number of a target that is not leaving, damaged or not.
     pub fn number(&self, name: &str) -> Option<usize> {
         let is_its = |n: &usize| self.names[*n] == name;
         let is_there = self.config.parts.iter().any(|part| part.name == name);
-        self.targets.numbers().iter().copied().filter(|_| is_there).find(is_its)
+        let damaged = self.damaged.iter().map(|one| one.number);
+        let all = self.targets.numbers().iter().copied().chain(damaged);
+        all.filter(|_| is_there).find(is_its)
+    }
+
+    /// Its targets that were not found again.
+    pub fn damaged(&self) -> &[Damaged] {
+        &self.damaged
+    }
+
+    /// Why a target was not found again, where that is so.
+    pub fn damage_of(&self, name: &str) -> Option<&Error> {
+        self.damaged.iter().find(|one| one.name == name).map(|one| &one.why)
+    }
+
+    /// Whether a target was not found again.
+    pub fn is_damaged(&self, number: usize) -> bool {
+        self.damaged.iter().any(|one| one.number == number)
+    }
+
+    /// Says more of why they were not.
+    pub(crate) fn explain_damage(&mut self, more: impl Fn(Error) -> Error) {
+        for one in &mut self.damaged {
+            let why = std::mem::replace(&mut one.why, Error::Failed(String::new()));
+            one.why = more(why);
+        }
+    }
+
+    /// Why the first of them was not, for who wants all or nothing.
+    pub(crate) fn take_damage(&mut self) -> Option<Error> {
+        (!self.damaged.is_empty()).then(|| self.damaged.remove(0).why)
     }
 
     /// Who installs rule sets in a target, where that is made of rules.
@@ -153,10 +203,16 @@ impl Shared {
         self.targets.set_hurried(number, hurried, now).map_err(media_error)
     }
 
-    /// Makes the drive what `next` says, which has a target less: that one leaves, and what
-    /// it has is erased.
+    /// Makes the drive what `next` says, which has a target less, damaged or not: that one
+    /// leaves, and what it has is erased.
     pub fn remove(&mut self, next: DriveConfig, number: usize, now: Time) -> Result<(), Error> {
-        self.targets.remove(number, now).map_err(media_error)?;
+        match self.damaged.iter().position(|one| one.number == number) {
+            Some(at) => {
+                self.targets.media_mut().give_up(number, now).map_err(media_error)?;
+                self.damaged.remove(at);
+            }
+            None => self.targets.remove(number, now).map_err(media_error)?,
+        }
         self.config = next;
         Ok(())
     }
@@ -271,6 +327,7 @@ impl Drive for Shared {
 
     fn valid_blocks(&self, _shard: usize, chunk: usize) -> u32 {
         let owner = self.targets.media().owner(chunk);
+        let owner = owner.filter(|(n, _)| !self.targets.is_gone(*n));
         owner.map_or(0, |(n, its)| Target::valid_blocks(self.targets.target(n), its))
     }
 

@@ -27,7 +27,7 @@ use crate::fault_rules::Layer;
 use crate::lower::{self, Lower};
 use crate::memory;
 use crate::ruled;
-use crate::shared::share;
+use crate::shared::{Shared, share};
 use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
 use crate::whole::{self, Boxed, Drive, Faulted, Left};
@@ -95,6 +95,22 @@ fn new(config: &DriveConfig, seed: u64, media: Vec<RamMedium>) -> Result<Boxed, 
     Ok(assemble(config, seed, shards, None, empty_journal(config)?)?.0)
 }
 
+/// The same where a target is not found again of several that share the device: the others
+/// are served ([`crate::shared::Shared::damaged`]). Not under a protected cache, which may have
+/// what is that target's.
+pub fn recover_in_part(
+    config: &DriveConfig,
+    seed: u64,
+    shards: Vec<Left>,
+    away: u64,
+    journal: Option<Store>,
+) -> Result<Assembled, Error> {
+    match journal {
+        Some(_) => recover(config, seed, shards, away, journal),
+        None => assemble(config, seed, shards, Some(away), None),
+    }
+}
+
 /// The drive whose shards were left so: ended, or cut, `away` ns ago, by which
 /// their data are older. It has a protected cache where there is a `journal`. Gives
 /// the time at which it is ready, which recovery began at zero, and what the start
@@ -106,7 +122,14 @@ pub fn recover(
     away: u64,
     journal: Option<Store>,
 ) -> Result<Assembled, Error> {
-    assemble(config, seed, shards, Some(away), journal)
+    let mut found = assemble(config, seed, shards, Some(away), journal)?;
+    all_found(&mut found.0)?;
+    Ok(found)
+}
+
+/// Refuses a drive of which a target was not found again.
+fn all_found(drive: &mut Boxed) -> Result<(), Error> {
+    drive.shared_mut().and_then(Shared::take_damage).map_or(Ok(()), Err)
 }
 
 /// What a drive says of itself before it is started.
@@ -208,6 +231,7 @@ fn assemble(
     }
     let mut started = None;
     if let Some(journal) = journal {
+        all_found(&mut drive)?;
         let (protected, did) = protect(config, drive, journal, at)?;
         (drive, at, started) = (protected, did.ready, Some(did));
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use drive::error::Error;
 use drive::lent::Lent;
+use drive::shared::{Damaged, Shared};
 use drive::whole::{Boxed, Drive, PartOf};
 use exports::channels::{self, Served};
 use exports::nbd::{self, Export, Exports, NotServable, StopHandle};
@@ -101,12 +102,17 @@ impl Fronts {
     }
 }
 
-/// Exports a drive, and each of several targets that it has.
+/// Exports a drive, and each of several targets that it has; who asks for one that is damaged
+/// is told so.
 pub(crate) fn with_targets(drive: &Boxed) -> Result<Export, NotServable> {
     let whole = Export::new(drive.shape())?;
     let mut parts = (0..drive.targets()).filter_map(|n| drive.part(n));
     let export = parts.try_fold(whole, |export, PartOf { name, first, bytes }| {
         export.with_part(name, &format!("target {name} of an ssdkit drive"), (first, bytes))
     })?;
-    Ok(export.read_only(drive.fault().is_some()))
+    let damaged = drive.shared().map_or(&[][..], Shared::damaged).iter();
+    let refuse = |export: Export, one: &Damaged| {
+        export.refusing(&one.name, &format!("target {} is damaged: {}", one.name, one.why))
+    };
+    Ok(damaged.fold(export, refuse).read_only(drive.fault().is_some()))
 }

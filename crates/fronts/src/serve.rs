@@ -7,6 +7,7 @@
 //! last flush.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use drive::redundancy::Redundancy;
 use drive::remote::{first_of, resolve};
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
+use drive::shared::{Damaged, Shared};
 use drive::spec::{Cache, DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks, needs_stories};
 use drive::whole::{Boxed, Drive, Ended, Observed};
@@ -82,10 +84,10 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let fit = fit.and_then(|()| can_be_asked(args, &open.config));
             let mut open = open.if_fit(fit)?;
             if spec.copy {
-                served(args, server, Restored::copied(open)?, out)
+                served(args, server, Restored::copied_in_part(open)?, out)
             } else {
                 open.count_time_off();
-                served(args, server, Restored::opened(open)?, out)
+                served(args, server, Restored::opened_in_part(open)?, out)
             }
         }
         DriveSpec::Memory(spec) => {
@@ -151,8 +153,27 @@ fn served(
         // Not ready before a drive of this kind would be.
         std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
     }
+    tell_damage(&drive.drive, args.control.as_deref());
     let (config, recovery) = (&drive.config, drive.recovery);
     Serving { args, server, config, ready, recovery, out }.serve(drive.drive)
+}
+
+/// Tells which targets of a drive are damaged, and are not served.
+fn tell_damage(drive: &Boxed, control: Option<&Path>) {
+    for Damaged { name, why, .. } in damaged(drive) {
+        let socket = control.map_or("SOCKET".into(), |path| path.display().to_string());
+        let first = if control.is_some() { "" } else { "serve the drive with --control, and " };
+        say(format!(
+            "target {name} is damaged, and is not served: {why}; the others are. What it holds is \
+             left as it is; to give its place to others, {first}take `ssdkit target remove \
+             {socket} {name} --destroy`"
+        ));
+    }
+}
+
+/// Targets of a drive that are damaged.
+fn damaged(drive: &Boxed) -> &[Damaged] {
+    drive.shared().map_or(&[], Shared::damaged)
 }
 
 struct Serving<'a> {
@@ -174,6 +195,8 @@ impl Serving<'_> {
         let installer = drive.rules();
         let text = drive.lower(0).device().medium().text().map_err(|e| failed(&e))?;
         let bytes = drive.shape().bytes;
+        let tell = |one: &Damaged| json!({ "name": one.name, "why": one.why.to_string() });
+        let damaged: Vec<_> = damaged(&drive).iter().map(tell).collect();
         // Time begins anew where recovery ended.
         let clock = Clock::start();
         drive.set_on_a_clock(true);
@@ -191,6 +214,9 @@ impl Serving<'_> {
                 let mut json = json!({ "serving": at[0], "drive": name, "size_bytes": bytes });
                 if let Some(recovery) = recovery {
                     json["recovery"] = recovery.to_json();
+                }
+                if !damaged.is_empty() {
+                    json["damaged"] = damaged.clone().into();
                 }
                 if let Some(channel) = at.get(1) {
                     json["channel"] = channel.as_str().into();

@@ -6,6 +6,8 @@
 //! cut at any moment gives the targets from before or after, and what is left of one that
 //! went is erased by the next start.
 //!
+//! One that is damaged, so that the start did not find it, is listed, and only removed.
+//!
 //! Guarantees: what cannot be had changes nothing; one change at a time; whoever uses another
 //! target goes on, and is as late as a few commands more on the device make him; what a
 //! target's own rules delay does not hold up its end. Fails where the file cannot be written,
@@ -17,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use drive::lent::Lent;
-use drive::shared::Shared;
+use drive::shared::{Damaged, Shared};
 use drive::spec::DriveConfig;
 use drivefile::ChangingText;
 use exports::SharedDrive;
@@ -77,6 +79,12 @@ impl<'a> Tenants<'a> {
 
     /// The rules of the target that was named, or of the only one that has some.
     fn book(&self, name: Option<&str>) -> Result<Arc<Rulebook>, Refused> {
+        let damage = |name| self.with(|shared, _| Some(shared.damage_of(name)?.to_string()));
+        if let Some(name) = name
+            && let Some(why) = damage(name)?
+        {
+            return Err(format!("target {name} is damaged: {why}"));
+        }
         let books = self.books();
         let names = || books.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         match (name, books.len()) {
@@ -110,7 +118,17 @@ impl<'a> Tenants<'a> {
 
     fn list(&self) -> Result<Value, Refused> {
         let config = self.config()?;
-        let targets: Vec<Value> = (0..config.targets()).map(|n| told(&config, n)).collect();
+        let damaged = self.with(|shared, _| {
+            let tell = |one: &Damaged| (one.name.clone(), one.why.to_string());
+            shared.damaged().iter().map(tell).collect::<BTreeMap<_, _>>()
+        })?;
+        let tell = |n| {
+            let why = damaged.get(&config.parts[n as usize].name);
+            let mut target = told(&config, n);
+            target["damaged"] = why.map(String::as_str).into();
+            target
+        };
+        let targets: Vec<Value> = (0..config.targets()).map(tell).collect();
         Ok(json!({
             "targets": targets,
             "parallel_units": config.geometry.total_pus(),
@@ -155,12 +173,13 @@ impl<'a> Tenants<'a> {
     fn remove(
         &self,
         file: &mut Option<ChangingText>,
-        name: &str,
+        (name, destroys): (&str, bool),
         wait: &mut dyn FnMut(&str),
         stop: &StopHandle,
     ) -> Result<Value, Refused> {
         let before = self.config()?;
         let next = before.without_target(name)?;
+        self.may_go(name, destroys)?;
         let number = self.with(|shared, _| shared.number(name))?;
         let number = number.ok_or_else(|| format!("target {name} is leaving already"))?;
         self.export(|export| export.without(name))?;
@@ -192,9 +211,32 @@ impl<'a> Tenants<'a> {
         }
     }
 
-    /// Has a target delay nothing, as it is to go, or again what its rules say.
+    /// Refuses to remove what may be found again another time, unless it may be lost, and the
+    /// last that is served.
+    fn may_go(&self, name: &str, destroys: bool) -> Result<(), Refused> {
+        let (damage, damaged, all) = self.with(|shared, _| {
+            let damage = shared.damage_of(name).map(ToString::to_string);
+            (damage, shared.damaged().len(), shared.config().targets() as usize)
+        })?;
+        match damage {
+            Some(why) if !destroys => Err(format!(
+                "{name} is damaged: {why}; another start may find what it holds, and --destroy \
+                 says that it may be lost"
+            )),
+            None if all - damaged == 1 => Err(format!(
+                "{name} is the only target that is not damaged, and a drive has one at least"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a target delay nothing, as it is to go, or again what its rules say. One that is
+    /// damaged does nothing.
     fn hurry(&self, number: usize, is_hurried: bool) -> Result<(), Refused> {
-        let done = self.with(|shared, now| shared.set_hurried(number, is_hurried, now));
+        let done = self.with(|shared, now| match shared.is_damaged(number) {
+            true => Ok(()),
+            false => shared.set_hurried(number, is_hurried, now),
+        });
         done?.map_err(|e| e.to_string())
     }
 
@@ -254,6 +296,7 @@ fn told(config: &DriveConfig, n: u32) -> Value {
         "first_unit": config.place(n).units.first(),
         "parallel_units": one.above.total_pus(),
         "flash_bytes": one.above.blocks() * BLOCK_BYTES,
+        "damaged": null,
     })
 }
 
@@ -291,7 +334,10 @@ impl Desk for Tenants<'_> {
                 }
             },
             Some("remove") => match text("name") {
-                Some(name) => self.remove(&mut file, name, wait, stop),
+                Some(name) => {
+                    let destroys = asked.get("destroy") == Some(&true.into());
+                    self.remove(&mut file, (name, destroys), wait, stop)
+                }
                 None => Err("remove needs a name".into()),
             },
             _ => Err("this drive has targets: it is asked for these by `ssdkit target`, and for \

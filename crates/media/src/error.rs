@@ -17,6 +17,9 @@ pub enum MediaError {
     /// Something of it is still under way.
     #[error("target {0} has commands under way: it can be removed when these have ended")]
     Busy(usize),
+    /// The drive has no next event, with commands inside.
+    #[error("the drive stopped answering")]
+    Stopped,
     /// No unit, or no chunk.
     #[error("a target needs a parallel unit and a chunk of each at least")]
     Empty,

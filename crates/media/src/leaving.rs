@@ -7,7 +7,7 @@
 
 use device::{OpenChannel, VectorCmd, VectorOp};
 use flash::{ChunkState, Ppa};
-use port::{Buffer, Status, Time};
+use port::{Buffer, Ring, Status, Time};
 
 use crate::error::MediaError;
 use crate::manager::{FREE, Flight, MAX_TARGETS, Media, SPOILT, depth_for_targets};
@@ -17,6 +17,9 @@ const ERASES_AT_ONCE: usize = 8;
 
 /// How often an erase is tried of a chunk that does not become free.
 const TRIES: u8 = 3;
+
+/// Completions that are taken at once.
+const DONE: usize = 64;
 
 /// In the place of a chunk: the flush behind all erases.
 const FLUSH: u64 = u64::MAX;
@@ -47,6 +50,22 @@ impl<D: OpenChannel> Media<D> {
         self.parts[target] = None;
         self.leave(target, chunks, now);
         Ok(())
+    }
+
+    /// Lets commands end that a target had under way which is no more.
+    ///
+    /// Fails where the drive stopped answering.
+    pub(crate) fn let_end(&mut self, target: usize) -> Result<(), MediaError> {
+        let mut done = Ring::new(DONE);
+        loop {
+            self.take(target, &mut done);
+            done.drain().for_each(drop);
+            if self.live(target) == 0 {
+                return Ok(());
+            }
+            let at = self.next_event().ok_or(MediaError::Stopped)?;
+            self.step(at);
+        }
     }
 
     /// Erases what is written in chunks that are nobody's, as a cut may leave it of a target

@@ -34,4 +34,4 @@ pub use error::MediaError;
 pub use manager::{MAX_TARGETS, Media, depth_for_targets};
 pub use partition::Partition;
 pub use place::{Place, Placement};
-pub use shared::{CreateError, Shared};
+pub use shared::{CreateError, Found, Shared};

@@ -11,6 +11,8 @@
 //! Guarantees: the rules of [`Port`], while it is lent. Commands, and looks at chunks, are
 //! for then.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use device::{Notice, OpenChannel, VectorCmd, VectorDone};
 use flash::{Chunk, Geometry, Ppa, Timing};
 use port::{Port, Ring, Time};
@@ -34,7 +36,12 @@ pub struct Partition<D> {
     /// Its chunks, as they were, until it is lent the drive.
     seen: Vec<Chunk>,
     media: Option<Box<Media<D>>>,
+    /// Where the drive goes that it is lent when it is dropped.
+    home: Option<Home<D>>,
 }
+
+/// Where a drive is found again that was lent to what is no more.
+pub(crate) type Home<D> = Arc<Mutex<Option<Box<Media<D>>>>>;
 
 const LENT: &str = "the drive is lent to the partition whose target works";
 
@@ -63,6 +70,7 @@ impl<D: OpenChannel> Partition<D> {
             has_work_of_its_own: device.has_work_of_its_own(),
             seen: seen.collect(),
             media: None,
+            home: None,
         })
     }
 
@@ -81,6 +89,12 @@ impl<D: OpenChannel> Partition<D> {
         self.media = Some(media);
     }
 
+    /// Where the drive is to be found that it is lent, when whoever has the partition drops
+    /// it; or nowhere: it goes then, too.
+    pub(crate) fn set_home(&mut self, home: Option<Home<D>>) {
+        self.home = home;
+    }
+
     /// Takes the drive back.
     ///
     /// # Panics
@@ -92,6 +106,14 @@ impl<D: OpenChannel> Partition<D> {
 
     fn media(&mut self) -> &mut Media<D> {
         self.media.as_mut().expect(LENT)
+    }
+}
+
+impl<D> Drop for Partition<D> {
+    fn drop(&mut self) {
+        if let (Some(media), Some(home)) = (self.media.take(), self.home.take()) {
+            *home.lock().unwrap_or_else(PoisonError::into_inner) = Some(media);
+        }
     }
 }
 

@@ -8,12 +8,13 @@
 //! requests and no other's, as long as nobody has more for it than its
 //! [depth](Shared::shape_of), and there is one line of requests to all; targets come and
 //! go while others work, and none of their requests is lost or late for it; nothing is
-//! allocated but when one comes. What cannot be had when one comes is an error; when a
-//! target is found again on a drive and that fails, all are gone, as the drive then holds
-//! what nobody understands.
+//! allocated but when one comes. What cannot be had when one comes is an error; one that is
+//! not found again on a drive is told of, and the others are served.
 
 mod lives;
 mod requests;
+
+pub use lives::Found;
 
 use std::error::Error;
 

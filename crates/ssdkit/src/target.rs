@@ -87,6 +87,9 @@ struct RemoveArgs {
     /// Which one.
     #[arg(value_name = "NAME")]
     name: String,
+    /// Remove one that is damaged, too: what it holds may be lost.
+    #[arg(long)]
+    destroy: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -132,8 +135,10 @@ fn line(target: &Value) -> String {
         Some(set) => format!("rules: {}", harmless(set)),
         None => harmless(target["target"].as_str().unwrap_or_default()).to_string(),
     };
+    let damage = target["damaged"].as_str();
+    let damage = damage.map_or(String::new(), |why| format!("; damaged: {}", harmless(why)));
     format!(
-        "{:<16} {:>8} from {} on, on {units} from {} on; {what}",
+        "{:<16} {:>8} from {} on, on {units} from {} on; {what}{damage}",
         harmless(target["name"].as_str().unwrap_or_default()).to_string(),
         units::capacity(number(&target["size_bytes"])),
         units::capacity(number(&target["first_byte"])),
@@ -173,7 +178,10 @@ fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 fn remove(args: &RemoveArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let asked = json!({ "ask": "remove", "name": args.name });
+    let mut asked = json!({ "ask": "remove", "name": args.name });
+    if args.destroy {
+        asked["destroy"] = true.into();
+    }
     let answer = ask(&args.socket, &asked, args.json, out)?;
     if !args.json {
         let erased = match answer["erased"].as_bool() {

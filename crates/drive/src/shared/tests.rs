@@ -1,12 +1,13 @@
 //! Drives of which some targets are pblk and some are made of rules.
 
+use flash::{Geometry, Medium, Moved, Ppa, TAG_BYTES};
 use port::{BlockOp, Buffer, Status};
 
 use super::*;
 use crate::fault_rules::FaultArgs;
 use crate::spec::{DriveSpec, TargetKind};
-use crate::stack::{build, check, empty_journal, needs_stories, recover};
-use crate::whole::Boxed;
+use crate::stack::{build, check, empty_journal, needs_stories, recover, recover_in_part};
+use crate::whole::{Boxed, Left};
 
 const PIECE: u64 = 16 << 10;
 
@@ -182,6 +183,86 @@ fn a_target_of_rules_comes_and_goes() {
     assert_eq!(read.status, Status::LBA_OUT_OF_RANGE);
     let read = act(&mut drive, &mut now, BlockOp::Read, (0, 1 << 20), 0);
     assert!(read.buffer.bytes().iter().all(|&byte| byte == 3), "the other is as it was");
+}
+
+/// Garbage on all that these units hold.
+fn damage(left: &mut Left, geometry: &Geometry, units: std::ops::Range<u32>) {
+    let (pus, garbage) = (geometry.dimensions().pus, [0xa5; 4096]);
+    for (unit, chunk) in units.flat_map(|unit| (0..geometry.chunks()).map(move |n| (unit, n))) {
+        let start = geometry.ppa(unit / pus, unit % pus, chunk, 0);
+        for block in 0..u64::from(left.chunks[geometry.chunk_index(start)].programmed) {
+            let at = Ppa(start.0 + block);
+            let moved = left.medium.program(at, 1, &garbage, &garbage[..TAG_BYTES]);
+            assert_eq!(moved, Moved::Done);
+        }
+    }
+}
+
+/// What a drive of two targets left, each written a block, and one of them damaged since.
+fn half_lost(config: &DriveConfig, lost: u32) -> Vec<Left> {
+    let mut drive = build(config, 1).unwrap();
+    let mut now = Time::ZERO;
+    for n in 0..2 {
+        let at = (config.first_byte(n) + PIECE, PIECE);
+        assert!(act(&mut drive, &mut now, BlockOp::Write, at, n as u8 + 1).status.is_ok());
+    }
+    let Ended { mut shards, .. } = drive.end(now).unwrap();
+    damage(&mut shards[0], &config.geometry, lost * 4..lost * 4 + 4);
+    shards
+}
+
+/// Of a drive of which a target is damaged the others are served, over any number of starts,
+/// and it can be removed; another has its place then. Who wants all or nothing is refused.
+#[test]
+fn what_is_damaged_of_a_target_is_no_others() {
+    for (lost, kinds) in [(0, "pblk/rules"), (1, "pblk/rules"), (0, "rules/pblk")] {
+        let config = config(&format!("{SMALL},units=4/4,target={kinds}"));
+        let refused = recover(&config, 1, half_lost(&config, lost), 0, None);
+        let refused = refused.map(drop).unwrap_err().to_string();
+        let mut shards = half_lost(&config, lost);
+        let (name, place) = (format!("target{lost}"), |n| (config.first_byte(n) + PIECE, PIECE));
+        for _ in 0..2 {
+            let (mut drive, mut now, _) = recover_in_part(&config, 1, shards, 0, None).unwrap();
+            let damaged = drive.shared().unwrap().damaged();
+            let told: Vec<_> = damaged.iter().map(|one| (&one.name, one.why.to_string())).collect();
+            assert_eq!(told, [(&name, refused.clone())]);
+            assert!(refused.contains(&name), "{refused}");
+            let read = act(&mut drive, &mut now, BlockOp::Read, place(lost), 0);
+            assert_eq!(read.status, Status::LBA_OUT_OF_RANGE, "{kinds}");
+            let read = act(&mut drive, &mut now, BlockOp::Read, place(1 - lost), 0);
+            let is_its = |&byte: &u8| byte == 2 - lost as u8;
+            assert!(read.status.is_ok() && read.buffer.bytes().iter().all(is_its), "{kinds}");
+            let chunks = ftl::all_chunks(&config.geometry);
+            assert!(chunks.map(|chunk| drive.valid_blocks(0, chunk)).sum::<u32>() > 0);
+            drive.hurry(now);
+            shards = drive.end(now).unwrap().shards;
+        }
+        let (mut drive, mut now, _) = recover_in_part(&config, 1, shards, 0, None).unwrap();
+        let shared = drive.shared_mut().unwrap();
+        let number = shared.number(&name).unwrap();
+        shared.remove(config.without_target(&name).unwrap(), number, now).unwrap();
+        assert!(shared.damaged().is_empty() && shared.number(&name).is_none());
+        let mut done = Ring::new(1);
+        while drive.shared().unwrap().leaving(number) != (true, 0) {
+            now = drive.next_event().expect("it is being erased");
+            drive.advance(now, &mut done);
+        }
+        let shared = drive.shared_mut().unwrap();
+        let (next, n) = shared.config().with_target(Some("new"), Some(4), None).unwrap();
+        let number = shared.create(next, n).unwrap();
+        shared.set_serving(number, true).unwrap();
+        let read = act(&mut drive, &mut now, BlockOp::Read, place(lost), 7);
+        assert!(read.status.is_ok() && read.buffer.bytes().iter().all(|&byte| byte == 0));
+    }
+}
+
+/// Where nothing of it is found the drive is not.
+#[test]
+fn a_drive_of_which_all_targets_are_damaged_is_refused() {
+    let config = config(&format!("{SMALL},units=4/4"));
+    let mut shards = half_lost(&config, 0);
+    damage(&mut shards[0], &config.geometry, 0..8);
+    assert!(recover_in_part(&config, 1, shards, 0, None).is_err());
 }
 
 /// A drive that is hurried holds nothing back by the rules of a target, nor by rules of faults.

@@ -63,6 +63,8 @@ pub struct Export {
     first: Option<u64>,
     /// Parts of it that have names of their own.
     parts: Vec<Export>,
+    /// Names that are not exported, and what who asks for one is told.
+    refused: Vec<(String, String)>,
 }
 
 impl Export {
@@ -91,8 +93,8 @@ impl Export {
             return Err(NotServable::Shape { bytes: shape.bytes, max_bytes: shape.max_bytes });
         }
         let (name, description) = (Export::NAME.into(), "ssdkit drive".into());
-        let (is_read_only, first, parts) = (false, None, Vec::new());
-        Ok(Export { name, description, shape, is_read_only, first, parts })
+        let (is_read_only, first, parts, refused) = (false, None, Vec::new(), Vec::new());
+        Ok(Export { name, description, shape, is_read_only, first, parts, refused })
     }
 
     /// Gives the export a name and a description.
@@ -124,6 +126,13 @@ impl Export {
         part.first = Some(first);
         self.parts.push(part);
         Ok(self)
+    }
+
+    /// Tells who asks for this name, which is not exported, why that is so.
+    pub fn refusing(mut self, name: &str, why: &str) -> Export {
+        let end = (0..=why.len().min(MAX_STRING)).rev().find(|&n| why.is_char_boundary(n));
+        self.refused.push((name.into(), why[..end.unwrap_or(0)].into()));
+        self
     }
 
     /// Says whether the drive takes no writes. It is the drive that refuses
@@ -196,6 +205,12 @@ impl Export {
             return Some(self);
         }
         self.parts.iter().find(|part| part.name.as_bytes() == name)
+    }
+
+    /// Why there is no export of that name.
+    fn why_not(&self, name: &[u8]) -> &str {
+        let refused = self.refused.iter().find(|(its, _)| its.as_bytes() == name);
+        refused.map_or("there is no export of this name", |(_, why)| why)
     }
 }
 
@@ -331,7 +346,7 @@ fn info<'d>(
         return (Progress::More, b"");
     };
     let Some(export) = export.find(request.name) else {
-        answer(out, option, REP_ERR_UNKNOWN, b"there is no export of this name");
+        answer(out, option, REP_ERR_UNKNOWN, export.why_not(request.name).as_bytes());
         return (Progress::More, b"");
     };
     let mut fact = Vec::with_capacity(16);

@@ -1,9 +1,11 @@
 //! Targets that come and go.
 //!
-//! Guarantees: one that cannot be made leaves nothing behind; one that leaves takes no more
+//! Guarantees: one that cannot be made leaves nothing behind; one that is not found again keeps
+//! what it has from others, and they work; one that leaves takes no more
 //! requests, and goes when the last has ended. What it wrote counts on.
 
 use std::error::Error;
+use std::sync::PoisonError;
 
 use device::OpenChannel;
 use ftl::Over;
@@ -12,11 +14,22 @@ use port::{Ring, Shape, Slots, Time};
 use super::{CreateError, DONE, Guest, HERE, Life, Shared};
 use crate::claim::Claim;
 use crate::error::MediaError;
-use crate::partition::Partition;
+use crate::partition::{Home, Partition};
 
 /// Where a target begins: at a multiple of this, so that requests of common lengths lie in
 /// one.
 const ALIGNMENT: u64 = 1 << 20;
+
+/// A target that the drive has already, or what is left of one.
+#[derive(Debug)]
+pub struct Found<E> {
+    /// Its number.
+    pub number: usize,
+    /// When the drive is ready for what comes next.
+    pub ready: Time,
+    /// Why it was not found, where it was not.
+    pub lost: Option<E>,
+}
 
 impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// Adds a target, on chunks that hold nothing: `make` makes it. Gives its number.
@@ -37,21 +50,35 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     }
 
     /// Adds a target that the drive has already. `find` finds it, and says when it is ready;
-    /// the drive works from `now` on.
+    /// the drive works from `now` on. One that is not found is no target; what it has is its
+    /// own, and nobody else's, until that is [given up](Media::give_up).
+    ///
+    /// Fails where its part cannot be had, or its addresses are another's.
     pub fn found<E: Error>(
-        mut self,
+        &mut self,
         claim: &Claim,
         now: Time,
         find: impl FnOnce(Partition<D>, Time) -> Result<(T, Time), E>,
-    ) -> Result<(Shared<D, T>, Time), CreateError<E>> {
+    ) -> Result<Found<E>, MediaError> {
         let mut partition = Partition::new(self.media_mut(), claim, true)?;
         let number = partition.number();
         partition.lend(self.media.take().expect(HERE));
-        let (mut target, ready) = find(partition, now).map_err(CreateError::Target)?;
-        self.media = Some(target.below_mut().take_back());
-        self.add(number, claim, target)?;
-        self.now = self.now.max(ready);
-        Ok((self, ready))
+        match find(partition, now) {
+            Ok((mut target, ready)) => {
+                self.media = Some(target.below_mut().take_back());
+                target.below_mut().set_home(None);
+                self.add(number, claim, target)?;
+                self.now = self.now.max(ready);
+                Ok(Found { number, ready, lost: None })
+            }
+            Err(why) => {
+                self.media = home.lock().unwrap_or_else(PoisonError::into_inner).take();
+                self.media_mut().let_end(number)?;
+                let ready = now.max(self.media().now);
+                self.now = self.now.max(ready);
+                Ok(Found { number, ready, lost: Some(why) })
+            }
+        }
     }
 
     fn add(&mut self, number: usize, claim: &Claim, target: T) -> Result<usize, MediaError> {

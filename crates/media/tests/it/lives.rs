@@ -163,7 +163,8 @@ impl Start for Several {
                     }
                 })
             };
-            (shared, now) = shared.found(&claim, now, find)?;
+            let found = shared.found(&claim, now, find)?;
+            now = found.lost.map_or(Ok(found.ready), |e| Err(CreateError::Target(e)))?;
         }
         Ok((Several(shared), now))
     }

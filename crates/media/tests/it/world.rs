@@ -99,7 +99,9 @@ pub fn found(drive: Drive, places: Vec<Place>) -> (Drive, Time) {
             let config = config(partition.geometry());
             Pblk::recover(partition, config, now)
         };
-        (drive, now) = drive.found(&claim(place, 128), now, find).unwrap();
+        let found = drive.found(&claim(place, 128), now, find).unwrap();
+        assert!(found.lost.is_none(), "{:?}", found.lost);
+        now = found.ready;
     }
     (drive, now)
 }

@@ -24,7 +24,7 @@ const DRIVE: &str = "mem:ref,size=64M,pages=16,groups=2,units=4/4";
 /// A drive that is served; killed when this is dropped.
 pub struct Served {
     child: Child,
-    ready: Value,
+    pub ready: Value,
 }
 
 impl Served {
@@ -62,7 +62,7 @@ impl Drop for Served {
     }
 }
 
-fn address(at: &Path) -> ListenAddr {
+pub fn address(at: &Path) -> ListenAddr {
     ListenAddr::Unix(at.join("drive.sock"))
 }
 
@@ -80,7 +80,7 @@ pub fn listed(at: &Path) -> Value {
     common::json(at, "target list ./control.sock")
 }
 
-fn names(list: &Value) -> Vec<&str> {
+pub fn names(list: &Value) -> Vec<&str> {
     list["targets"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect()
 }
 

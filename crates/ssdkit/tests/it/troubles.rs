@@ -1,15 +1,18 @@
-//! Targets in trouble on a drive that is served: such as delay what they are asked. From
-//! outside, by `ssdkit target` and over NBD.
+//! Targets in trouble on a drive that is served: such as delay what they are asked, such as are
+//! damaged. From outside, by `ssdkit target` and over NBD.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use exports::nbd::Client;
+use drivefile::DriveFile;
+use exports::nbd::{Client, ClientError};
+use flash::{Medium, Moved, Ppa, TAG_BYTES};
 use port::BlockOp;
+use serde_json::Value;
 
-use crate::common::{ask, run};
+use crate::common::{self, ask, run};
 use crate::kill::BLOCK;
-use crate::tenants::{Served, client};
+use crate::tenants::{Served, address, client, listed, names, refused};
 
 /// A set that delays each block of a write for as long as may be.
 const LATE: &str = "set late application 0 lba 0..4K units 0..4\n\
@@ -58,5 +61,78 @@ fn what_rules_delay_holds_up_no_end() {
     let served = Served::start(at, "a.ssd");
     let read = ask(&mut client(at, "target1"), BlockOp::Read, 0, (HELD * BLOCK) as u64, &[]);
     assert_eq!(read, (0, vec![7; HELD * BLOCK]), "it was flushed at the end");
+    served.stop();
+}
+
+/// Garbage on all that the first units of a drive file hold.
+fn damage(path: &Path, units: u32) {
+    let mut opened = DriveFile::open(path, false).unwrap();
+    let geometry = opened.medium.header().geometry;
+    let (pus, garbage) = (geometry.dimensions().pus, [0xa5; BLOCK]);
+    for (unit, chunk) in (0..units).flat_map(|unit| (0..geometry.chunks()).map(move |n| (unit, n)))
+    {
+        let start = geometry.ppa(unit / pus, unit % pus, chunk, 0);
+        for block in 0..u64::from(opened.chunks[geometry.chunk_index(start)].programmed) {
+            let (at, tags) = (Ppa(start.0 + block), &garbage[..TAG_BYTES]);
+            while opened.medium.program(at, 1, &garbage, tags) == Moved::Pending {}
+        }
+    }
+    opened.medium.close().unwrap();
+}
+
+/// A target that is damaged locks nobody out: the others are served, and change; it is told of,
+/// refused by its name, and can be removed by who says that it may be lost.
+#[test]
+fn a_damaged_target_locks_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let create = "create a.ssd --profile ref --size 64M pages=16 groups=2 units=4/4 \
+                  target=rules/pblk";
+    assert!(run(at, create).status.success());
+    let served = Served::start(at, "a.ssd");
+    for (export, byte) in [("target0", 3), ("target1", 5)] {
+        assert_eq!(ask(&mut client(at, export), BlockOp::Write, 0, 4096, &[byte; 4096]).0, 0);
+    }
+    served.stop();
+    damage(&at.join("a.ssd"), 4);
+    let (code, said) = refused(at, "snapshot a.ssd b.ssd");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = refused(at, "bench a.ssd --rw randread --ios 10");
+    assert!(code != Some(0) && said.contains("target0"), "{said}");
+    let served = Served::start(at, "a.ssd");
+    assert_eq!(served.ready["damaged"][0]["name"], "target0", "{}", served.ready);
+    let list = listed(at);
+    let told = list["targets"].as_array().unwrap().iter().map(|one| &one["damaged"]);
+    assert_eq!(told.map(Value::is_string).collect::<Vec<_>>(), [true, false], "{list}");
+    let text = String::from_utf8(run(at, "target list ./control.sock").stdout).unwrap();
+    assert!(text.lines().next().unwrap().contains("; damaged: "), "{text}");
+    let Err(ClientError::Refused { words, .. }) = Client::connect_to(&address(at), "target0")
+    else {
+        panic!("it is damaged")
+    };
+    assert!(words.contains("target target0 is damaged: "), "{words}");
+    let read = |export: &str| ask(&mut client(at, export), BlockOp::Read, 0, 4096, &[]);
+    assert_eq!(read("target1"), (0, vec![5; 4096]));
+    for (line, why) in [
+        ("target remove ./control.sock target0", "--destroy says that it may be lost"),
+        ("target remove ./control.sock target1", "is the only target that is not damaged"),
+        ("rules list ./control.sock --target target0", "target target0 is damaged: "),
+    ] {
+        let (code, said) = refused(at, line);
+        assert!(code == Some(1) && said.contains(why), "{line}: {said}");
+    }
+    assert!(run(at, "target create ./control.sock more --units 2").status.success());
+    assert!(run(at, "target remove ./control.sock more").status.success());
+    served.kill();
+    let served = Served::start(at, "a.ssd");
+    let gone = common::json(at, "target remove ./control.sock target0 --destroy");
+    assert_eq!(gone["erased"], true);
+    let made = common::json(at, "target create ./control.sock target0 --units 4");
+    assert_eq!((&made["first_unit"], &made["damaged"]), (&0.into(), &Value::Null));
+    assert_eq!((read("target0"), read("target1")), ((0, vec![0; 4096]), (0, vec![5; 4096])));
+    served.stop();
+    let served = Served::start(at, "a.ssd");
+    assert!(served.ready.get("damaged").is_none(), "{}", served.ready);
+    assert_eq!(names(&listed(at)), ["target0", "target1"]);
     served.stop();
 }

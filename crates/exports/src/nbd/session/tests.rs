@@ -104,6 +104,20 @@ fn parts_are_exports_of_their_own() {
     assert!(has(b"ssdkit") && has(b"\0\0\0\x01a") && has(b"\0\0\0\x01b"));
 }
 
+/// Who asks for a name that is refused is told why, as far as the protocol has room.
+#[test]
+fn refused_names_say_why() {
+    let why = "it is damaged: \u{e4}".repeat(400);
+    let export = export().refusing("gone", &why);
+    let (mut out, mut n) = (Vec::new(), Negotiation { greeted: true, ..Default::default() });
+    let data = [&4u32.to_be_bytes()[..], b"gone", &0u16.to_be_bytes()].concat();
+    let head = OptionHeader { option: OPT_GO, len: data.len() as u32 }.to_bytes();
+    assert_eq!(n.step(&export, &[&head[..], &data[..]].concat(), &mut out).1, Progress::More);
+    assert!(out.len() > MAX_STRING && out.len() <= MAX_STRING + 20, "{}", out.len());
+    assert!(String::from_utf8_lossy(&out).contains("it is damaged: \u{e4}it is"));
+    assert!(!export.names().any(|name| name == "gone"));
+}
+
 #[test]
 fn options_are_bounded() {
     let mut out = Vec::new();
