@@ -16,6 +16,22 @@ use crate::say::say;
 use crate::spec::DriveConfig;
 use crate::whole::{self, Cut, Drive, Ended};
 
+/// What whoever makes or opens a drive, or a target, of rules is to know of it: blocks that its
+/// set gives to nobody.
+pub fn warning(config: &DriveConfig) -> Option<String> {
+    let rules = config.rules.as_ref().filter(|_| config.control.is_none())?;
+    let (from, to) = ruled::nobodys(rules, config.size)?;
+    let (name, last, set) = (&config.name, to - 1, &rules.set().name.text);
+    Some(format!(
+        "{name}: blocks {from} to {last} are no application's of the set {set}, and are refused"
+    ))
+}
+
+/// Tells it.
+pub(crate) fn warn(config: &DriveConfig) {
+    warning(config).into_iter().for_each(say);
+}
+
 /// The target on what is below it: new, or recovered from what that holds from some time on.
 pub(crate) fn start<D: OpenChannel>(
     config: &DriveConfig,
@@ -24,14 +40,6 @@ pub(crate) fn start<D: OpenChannel>(
     found: Option<Time>,
 ) -> Result<(Ruled<D>, Time), Error> {
     let rules = config.rules.as_ref().expect("a drive of rules was resolved with a set");
-    if let (None, Some((from, to))) = (&config.control, ruled::nobodys(rules, config.size)) {
-        say(format!(
-            "{}: blocks {from} to {} are no application's of the set {}, and are refused",
-            config.name,
-            to - 1,
-            rules.set().name.text
-        ));
-    }
     let set_up = RuledConfig {
         bytes: config.size,
         rules: (**rules).clone(),

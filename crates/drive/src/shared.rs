@@ -60,6 +60,7 @@ pub(crate) fn share(
     for n in 0..config.targets() {
         let (one, claim) = (&config.target(n), claim(config, n, depth));
         let seed = seed_of(seed, n);
+        crate::ruled::warn(one);
         if is_found {
             let find = |part, now| start(one, seed, part, Some(now));
             let found = targets.found(&claim, ready, find).map_err(media_error)?;

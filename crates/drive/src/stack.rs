@@ -214,6 +214,7 @@ fn assemble(
             (Box::new(shared), ready)
         } else if config.spec.target == TargetKind::Rules {
             let flash = lower::before(config, device, buffer.as_ref())?;
+            ruled::warn(config);
             let (ruled, ready) = ruled::start(config, seed, flash, found.map(|_| Time::ZERO))?;
             (Box::new(ruled), ready)
         } else {

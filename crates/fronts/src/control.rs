@@ -6,9 +6,9 @@
 //! its time, messages come before it that have `waits`, which says for what.
 //!
 //! Guarantees: whatever clients do, the drive is served on. The socket is its owner's alone;
-//! [`MOST`] clients are heard at once, each for [`TIME`], and what one sends is bounded. What
-//! was asked is done, whether or not the client waits for it. Fails when the socket cannot be
-//! listened on.
+//! [`MOST`] clients are heard at once, each for [`TIME`], and what one sends is bounded; one
+//! for whom there is no place is told so. What was asked is done, whether or not the client
+//! waits for it. Fails when the socket cannot be listened on.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -37,6 +37,10 @@ const MOST: usize = 8;
 const TIME: Duration = Duration::from_secs(2);
 /// How long a client waits for the next that it is told.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client asks for a place where all are taken, longer than one who is silent has
+/// his, and how often.
+const BUSY: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Where what is asked is answered.
 pub(crate) trait Desk: Send + Sync {
@@ -83,12 +87,13 @@ impl ControlSocket {
             std::thread::scope(|scope| {
                 let (desk, inside, stop) = (&desk, &inside, &stop);
                 let take = |client| {
+                    let client = UnixStream::from(client);
                     if inside.load(Ordering::Acquire) >= MOST {
-                        return;
+                        return turn_away(client);
                     }
                     inside.fetch_add(1, Ordering::AcqRel);
                     let hear = move || {
-                        let heard = AssertUnwindSafe(|| hear(desk, UnixStream::from(client), stop));
+                        let heard = AssertUnwindSafe(|| hear(desk, client, stop));
                         if catch_unwind(heard).is_err() {
                             say(
                                 "who asked at the control socket was not heard, by a fault of the program",
@@ -145,6 +150,15 @@ fn hear(desk: &impl Desk, client: UnixStream, stop: &StopHandle) {
     let _ = line.give(&answer);
 }
 
+/// Tells a client that there is no place for him. Nobody waits for him: so much has room.
+fn turn_away(client: UnixStream) {
+    if is_owner(&client) && client.set_nonblocking(true).is_ok() {
+        let why = format!("{MOST} others ask there just now: try again when they have");
+        let mut line = Line { client, until: Instant::now() + TIME };
+        let _ = line.give(&json!({ "error": why, "busy": true }));
+    }
+}
+
 /// Whether a client is whose the drive is: it may have come before the socket was closed to
 /// others.
 fn is_owner(client: &UnixStream) -> bool {
@@ -158,23 +172,56 @@ pub(crate) fn refused(why: &str) -> Value {
     json!({ "error": why })
 }
 
-/// Asks a served drive at its control socket; `wait` hears what is waited for. Fails where
-/// nobody answers there, or what was asked is refused; the answer then says why.
+/// Asks a served drive at its control socket; `wait` hears what is waited for. Where others
+/// have all places there it asks again for a while. Fails where nobody answers there, or what
+/// was asked is refused; the answer then says why.
 pub fn ask(path: &Path, asked: &Value, wait: &mut dyn FnMut(&str)) -> Result<Value, Error> {
-    let failed = |e: io::Error| {
-        let path = path.display();
-        Error::Failed(format!(
-            "{path}: nobody answers there: {e}; name the socket of `serve --control`"
-        ))
-    };
-    let client = UnixStream::connect(path).map_err(failed)?;
-    let mut line = Line { client, until: Instant::now() + PATIENCE };
-    line.give(asked).map_err(failed)?;
+    let until = Instant::now() + BUSY;
     loop {
-        let answer = line.take().map_err(failed)?;
+        let answer = ask_once(path, asked, wait)?;
+        if answer.get("busy") != Some(&true.into()) || Instant::now() >= until {
+            return Ok(answer);
+        }
+        wait("others who ask there");
+        std::thread::sleep(AGAIN);
+    }
+}
+
+fn ask_once(path: &Path, asked: &Value, wait: &mut dyn FnMut(&str)) -> Result<Value, Error> {
+    let told = path.display();
+    let client = UnixStream::connect(path).map_err(|e| {
+        Error::Failed(format!(
+            "{told}: nobody answers there: {e}; name the socket of `serve --control`"
+        ))
+    })?;
+    let mut line = Line { client, until: Instant::now() + PATIENCE };
+    // Who is turned away is so before he has asked.
+    let mut given = line.give(asked);
+    loop {
+        let answer = line.take().map_err(|e| {
+            let e = std::mem::replace(&mut given, Ok(())).err().unwrap_or(e);
+            Error::Failed(format!("{told}: {}", unanswered(&e)))
+        })?;
         let Some(what) = answer.get("waits").and_then(Value::as_str) else { return Ok(answer) };
         wait(what);
         line.until = Instant::now() + PATIENCE;
+    }
+}
+
+/// What is told of a server that was there and did not answer.
+fn unanswered(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset => {
+            "who listens there hung up before he answered: the server ends, or the system gives \
+             it no thread; try again"
+                .into()
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            format!("the server did not answer for {} s; try again", PATIENCE.as_secs())
+        }
+        _ => format!("no answer was heard there: {e}; name the socket of `serve --control`"),
     }
 }
 
@@ -246,5 +293,55 @@ impl Line {
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// Keeps who asks it to hold until it is free.
+    struct Holding<'a>(&'a AtomicBool);
+
+    impl Desk for Holding<'_> {
+        fn answer(&self, asked: &Value, _: &mut dyn FnMut(&str), stop: &StopHandle) -> Value {
+            while asked == "hold" && !self.0.load(Ordering::Acquire) && !stop.is_stopped() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            json!({ "heard": asked })
+        }
+    }
+
+    /// Who finds all places taken is told that, not that nobody is there; and is heard as soon
+    /// as one has gone.
+    #[test]
+    fn who_finds_no_place_is_told_so_and_asks_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let socket = ControlSocket::bind(&path).unwrap();
+        let is_free = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stopper = socket.serve(scope, Holding(&is_free)).unwrap();
+            let inside = |_| {
+                let client = UnixStream::connect(&path).unwrap();
+                let mut line = Line { client, until: Instant::now() + PATIENCE };
+                line.give(&"hold".into()).unwrap();
+                line
+            };
+            let all: Vec<Line> = (0..MOST).map(inside).collect();
+            let answer = ask_once(&path, &json!(1), &mut |_| ()).unwrap();
+            assert_eq!(answer["busy"], true, "{answer}");
+            assert!(answer["error"].as_str().unwrap().starts_with("8 others ask there"));
+            let mut wait = |what: &str| {
+                assert_eq!(what, "others who ask there");
+                is_free.store(true, Ordering::Release);
+            };
+            let answer = ask(&path, &json!(1), &mut wait).unwrap();
+            assert_eq!(answer, json!({ "heard": 1 }));
+            drop(all);
+        });
+        let told = ask(&path, &json!(1), &mut |_| ()).unwrap_err().to_string();
+        assert!(told.contains("nobody answers there"), "{told}");
     }
 }

@@ -146,6 +146,11 @@ impl<'a> Tenants<'a> {
     ) -> Result<Value, Refused> {
         let before = self.config()?;
         let (next, n) = before.with_target(name, units, rules)?;
+        // Nothing new is to be had of a drive that can only be read, whatever comes first then.
+        let fault = self.drive.look(|lent, _| lent.drive().fault()).map_err(|e| e.to_string())?;
+        if let Some((why, _)) = fault {
+            return Err(format!("{why}; the drive can only be read until it is opened again"));
+        }
         // What the start found of targets that went may lie where it is to be.
         while let chunks @ 1.. = self.with(|shared, _| shared.left())? {
             if stop.is_stopped() {
@@ -167,7 +172,9 @@ impl<'a> Tenants<'a> {
         }
         self.open_book(&next.parts[n as usize].name);
         self.export(|export| export)?;
-        Ok(told(&next, n))
+        let mut target = told(&next, n);
+        target["warning"] = drive::ruled::warning(&next.target(n)).into();
+        Ok(target)
     }
 
     fn remove(

@@ -36,7 +36,8 @@ pub(crate) struct Left {
 
 impl<D: OpenChannel> Media<D> {
     /// Takes back what a target has, at `now`. What was written there is erased first,
-    /// beside whatever else is done; then it may be claimed again.
+    /// beside whatever else is done; then it may be claimed again. What was never used may be
+    /// so at once.
     ///
     /// Fails while commands of it are inside.
     pub fn give_up(&mut self, target: usize, now: Time) -> Result<(), MediaError> {
@@ -46,9 +47,14 @@ impl<D: OpenChannel> Media<D> {
             return Err(MediaError::Busy(target));
         }
         let chunks: Vec<usize> = part.addressing.chunks().collect();
+        let is_used = part.is_used;
         self.paced -= usize::from(part.pace.is_limited());
         self.parts[target] = None;
-        self.leave(target, chunks, now);
+        match is_used {
+            true => self.leave(target, chunks, now),
+            // They are as they came. A disk that is full is asked for nothing more.
+            false => chunks.into_iter().for_each(|chunk| self.owners[chunk] = FREE),
+        }
         Ok(())
     }
 

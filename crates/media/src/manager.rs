@@ -55,6 +55,8 @@ pub(crate) struct Part {
     open_chunks: u32,
     /// Commands of it that it has not got back.
     pub live: usize,
+    /// It may have written or erased something.
+    pub is_used: bool,
     inbox: Ring<VectorDone>,
     notices: Ring<Notice>,
     /// How many it was given.
@@ -178,6 +180,7 @@ impl<D: OpenChannel> Media<D> {
             depth: claim.depth,
             open_chunks: claim.open_chunks.0,
             live: 0,
+            is_used: found,
             inbox: Ring::new(claim.depth),
             notices: Ring::new(MAX_NOTICES),
             told: 0,
@@ -238,6 +241,7 @@ impl<D: OpenChannel> Media<D> {
             let Some(cmd) = cmds.pop() else { break };
             let part = self.part_mut(target);
             part.live += 1;
+            part.is_used |= !matches!(cmd.op, VectorOp::Read | VectorOp::Flush);
             if part.pace.is_limited() && cmd.op == VectorOp::Reset {
                 part.held.put(|| cmd);
             } else {
@@ -378,6 +382,11 @@ impl<D: OpenChannel> Media<D> {
         }
         self.push();
         any
+    }
+
+    /// Whether a target may have written or erased something.
+    pub(crate) fn is_used(&self, target: usize) -> bool {
+        self.part(target).is_used
     }
 
     /// Commands of a target that it has not got back.

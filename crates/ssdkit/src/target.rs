@@ -171,6 +171,9 @@ fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         asked["rules"] = rules_to_tell(rules)?.into();
     }
     let answer = ask(&args.socket, &asked, args.json, out)?;
+    if let Some(warning) = answer["warning"].as_str() {
+        say(harmless(warning));
+    }
     if !args.json {
         writeln!(out, "{}", line(&answer))?;
     }

@@ -157,6 +157,7 @@ fn a_target_of_rules_comes_and_goes() {
     let mut now = Time::ZERO;
     let told = whole.with_target(None, Some(4), Some("latency:9")).unwrap_err();
     assert!(told.contains("more than the drive has units (4)"), "{told}");
+    assert!(told.starts_with("--rules latency:9: "), "nobody wrote a drive's name: {told}");
     let told = whole.with_target(None, Some(4), Some("set a\nrule")).unwrap_err();
     assert!(told.contains("its rule set:2:5"), "{told}");
     let (next, n) = whole.with_target(Some("mine"), Some(4), Some("latency:2")).unwrap();

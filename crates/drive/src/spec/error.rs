@@ -75,10 +75,12 @@ pub enum DriveError {
         divisors: String,
     },
     /// Targets that the drive cannot have.
-    #[error("`targets` cannot be `{targets}` in the drive's name: {why}")]
+    #[error("`{key}` cannot be `{value}` in the drive's name: {why}")]
     Targets {
+        /// The key that says how many they are.
+        key: &'static str,
         /// What was given.
-        targets: u32,
+        value: String,
         /// Why not.
         why: String,
     },
@@ -123,6 +125,14 @@ pub enum DriveError {
         name: String,
         /// Why not.
         source: TemplateError,
+    },
+    /// What names no rule set for a target that is created.
+    #[error("--rules cannot be `{value}`: it takes {takes}")]
+    Set {
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: &'static str,
     },
     /// A rule set's file that cannot be read.
     #[error("cannot read the rule set {path}: {source}")]

@@ -13,12 +13,18 @@ use rules::{Budget, Checked, Problem, check, parse};
 
 use super::{DriveError, text_of};
 
+/// What names a set.
+macro_rules! sets {
+    () => {
+        "minimal, latency, throughput or longevity, each with applications behind a colon if there \
+         are several, as in latency:4, or a file, whose name has a `/` or ends in .rules; or \
+         learn:latency and so on, for rules that come with the first request"
+    };
+}
+
 /// What `rules=` takes.
-pub(super) const RULES: &str = "minimal, latency, throughput or longevity, each with applications \
-                                behind a colon if there are several, as in latency:4, or a file, \
-                                whose name has a `/` or ends in .rules; or learn:latency and so on, \
-                                for rules that come with the first request; only with \
-                                target=rules; for several such targets with a + between";
+pub(super) const RULES: &str =
+    concat!(sets!(), "; only with target=rules; for several such targets with a + between");
 /// The rule set of a drive that names none.
 const DEFAULT: &str = "minimal";
 
@@ -42,11 +48,11 @@ pub(super) fn is_name(value: &str) -> bool {
     is_file(value) || template(learnt(value).unwrap_or(value)).is_some()
 }
 
-/// What a served drive is told of a set that is named as in `rules=`: a template's name, or the
-/// text of the file.
+/// What a served drive is told of a set for a target that it is to have: a template's name, or
+/// the text of the file.
 pub fn rules_to_tell(name: &str) -> Result<String, DriveError> {
     if !is_name(name) {
-        return Err(DriveError::Value { key: "rules", value: name.into(), takes: RULES });
+        return Err(DriveError::Set { value: name.into(), takes: sets!() });
     }
     if !is_file(name) {
         return Ok(name.into());

@@ -119,12 +119,25 @@ impl MemorySpec {
         }
     }
 
+    /// Why it cannot have such targets, by the key that says how many they are.
+    fn no_targets(&self, why: String) -> DriveError {
+        let texts = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join("/");
+        let (key, value) = if !self.units.is_empty() {
+            ("units", texts(&mut self.units.iter().map(u32::to_string)))
+        } else if self.kinds.len() == self.targets as usize {
+            ("target", texts(&mut self.kinds.iter().map(|kind| kind.name().to_string())))
+        } else {
+            ("targets", self.targets.to_string())
+        };
+        DriveError::Targets { key, value, why }
+    }
+
     /// Refuses targets that are not, or sets that are nobody's.
     fn check_kinds(&self, profile: &Profile) -> Result<(), DriveError> {
         let kinds = self.kinds.len();
         if kinds > 0 && kinds != self.targets as usize {
             let why = format!("target= tells what {kinds} targets are");
-            return Err(DriveError::Targets { targets: self.targets, why });
+            return Err(self.no_targets(why));
         }
         let ruled = self.sets().count();
         let given = if self.rules.is_empty() { 0 } else { self.set_names().len() };
@@ -192,7 +205,7 @@ impl MemorySpec {
     /// A drive of several targets: each as if it were a drive, and together what all of them
     /// need.
     pub(super) fn resolve_shared(&self) -> Result<DriveConfig, DriveError> {
-        let wrong = |why: String| DriveError::Targets { targets: self.targets, why };
+        let wrong = |why: String| self.no_targets(why);
         let has = |kind| (0..self.targets).any(|n| self.kind(n) == kind);
         for (is_there, what) in [
             (self.shards > 1, "shards"),
@@ -287,7 +300,7 @@ impl MemorySpec {
         profile: &Profile,
         chunks_given: bool,
     ) -> Result<DriveConfig, DriveError> {
-        let wrong = |why: String| DriveError::Targets { targets: self.targets, why };
+        let wrong = |why: String| self.no_targets(why);
         let mut one = MemorySpec { targets: 1, units: Vec::new(), ..self.as_pblk() };
         one.placement = Placement::default();
         if let Some(size) = self.size {
@@ -504,7 +517,10 @@ impl DriveConfig {
             if self.profile.has_units() {
                 return Err("it maps units of several blocks, and rules decide of each".into());
             }
-            next.rule(at as u32, rules, resolve_text).map_err(|e| e.to_string())?;
+            next.rule(at as u32, rules, resolve_text).map_err(|e| match e {
+                DriveError::Template { name, source } => format!("--rules {name}: {source}"),
+                e => e.to_string(),
+            })?;
         }
         Ok((next, at as u32))
     }

@@ -413,6 +413,10 @@ fn targets_are_all_of_the_drive() {
     }
     for (name, why) in [
         ("mem:ref,size=1G,targets=2,shards=2", "shards is for a drive of one target"),
+        ("mem:tlc,size=1G,units=99", "`units` cannot be `99` in the drive's name"),
+        ("mem:tlc,size=1G,units=8/8,shards=2", "`units` cannot be `8/8` in the drive's name"),
+        ("mem:tlc,size=1G,target=pblk/kv", "`target` cannot be `pblk/kv` in the drive's name"),
+        ("mem:tlc,size=1G,targets=2,parity=4", "`targets` cannot be `2` in the drive's name"),
         ("mem:tlc,size=1G,targets=2,parity=4", "parity is for a drive of one target"),
         ("mem:tlc,size=1G,targets=2,target=batch", "target=batch is for a drive of one target"),
         ("mem:tlc,size=100M,targets=8", "whole MiB"),

@@ -62,6 +62,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     ) -> Result<Found<E>, MediaError> {
         let mut partition = Partition::new(self.media_mut(), claim, true)?;
         let number = partition.number();
+        // Who fails to find it drops the drive as well.
+        let home = Home::default();
+        partition.set_home(Some(home.clone()));
         partition.lend(self.media.take().expect(HERE));
         match find(partition, now) {
             Ok((mut target, ready)) => {
@@ -170,15 +173,19 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// Goes on with a target that leaves.
     pub(super) fn see_off(&mut self, target: usize) {
         let now = self.now;
+        // Of one that never wrote anything there is nothing to be shut down.
+        let is_used = self.media().is_used(target);
         let guest = self.guest(target);
         if guest.life == Life::Leaves && guest.inside.live() == 0 && guest.held == 0 {
             guest.life = Life::Closes;
-            self.lent(target, |target, _| target.close(now));
+            if is_used {
+                self.lent(target, |target, _| target.close(now));
+            }
         }
         let rests = self.media().live(target) == 0;
         let guest = self.guest(target);
         // One that cannot be shut down well has nothing under way either, and goes, too.
-        let is_through = guest.target.is_closed() || (rests && guest.due.is_none());
+        let is_through = guest.target.is_closed() || (rests && (guest.due.is_none() || !is_used));
         if guest.life == Life::Closes && is_through {
             match self.media_mut().give_up(target, now) {
                 Ok(()) => {

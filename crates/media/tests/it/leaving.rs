@@ -120,6 +120,27 @@ fn what_may_not_be_erased_durably_is_nobodys() {
     assert!(done.status.is_ok(), "the other is as it was");
 }
 
+/// One that never wrote anything asks the disk for nothing when it goes, and what it had is
+/// another's at once: also where the disk is full.
+#[test]
+fn what_was_never_used_is_anothers_at_once() {
+    let watch = Watch::default();
+    let mut drive = drive(&watch);
+    watch.fails.set(true);
+    let place = units(drive.media().device().geometry(), [2, 3]);
+    for _ in 0..2 {
+        drive.remove(1, Time::ZERO).unwrap();
+        rest(&mut drive, Time::ZERO);
+        assert!(drive.is_gone(1) && drive.media().left_of(1) == 0);
+        let make = |partition: Partition<Flash>| {
+            let config = config(partition.geometry());
+            Pblk::new(partition, config)
+        };
+        assert_eq!(drive.create(&claim(place.clone(), 64), make).unwrap(), 1);
+    }
+    assert_eq!(watch.barriers.get(), 0);
+}
+
 /// What a cut left of a target that nobody names any more is erased when the others were
 /// found, and then another's.
 #[test]

@@ -1,5 +1,5 @@
 //! Targets in trouble on a drive that is served: such as delay what they are asked, such as are
-//! damaged. From outside, by `ssdkit target` and over NBD.
+//! damaged, such as leave blocks to nobody. From outside, by `ssdkit target` and over NBD.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -135,4 +135,16 @@ fn a_damaged_target_locks_nobody_out() {
     assert!(served.ready.get("damaged").is_none(), "{}", served.ready);
     assert_eq!(names(&listed(at)), ["target0", "target1"]);
     served.stop();
+}
+
+/// Blocks that a set gives to nobody are told to who makes the target, not to who serves.
+#[test]
+fn who_makes_a_target_is_warned() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let _served = Served::start(at, "mem:ref,size=64M,pages=16,groups=2,units=4/4");
+    std::fs::write(at.join("few.rules"), LATE.replace("0..4K", "0..64")).unwrap();
+    let make = "target create ./control.sock few --units 4 --rules ./few.rules";
+    let (code, said) = refused(at, make);
+    assert!(code == Some(0) && said.contains("blocks 64 to 4095 are no application's"), "{said}");
 }
