@@ -166,8 +166,11 @@ impl Shared {
         (!self.damaged.is_empty()).then(|| self.damaged.remove(0).why)
     }
 
-    /// Who installs rule sets in a target, where that is made of rules.
+    /// Who installs rule sets in a target, where that is made of rules, and not damaged.
     pub fn rules_of(&self, number: usize) -> Option<SetInstaller> {
+        if self.is_damaged(number) {
+            return None;
+        }
         match self.targets.target(number) {
             OneOf::First(_) => None,
             OneOf::Second(ruled) => Some(ruled.installer()),

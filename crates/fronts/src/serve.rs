@@ -164,8 +164,8 @@ fn tell_damage(drive: &Boxed, control: Option<&Path>) {
         let socket = control.map_or("SOCKET".into(), |path| path.display().to_string());
         let first = if control.is_some() { "" } else { "serve the drive with --control, and " };
         say(format!(
-            "target {name} is damaged, and is not served: {why}; the others are. What it holds is \
-             left as it is; to give its place to others, {first}take `ssdkit target remove \
+            "target {name} is damaged: {why}; it is not served, and the others are; what it holds \
+             is left as it is: to give its place to others, {first}take `ssdkit target remove \
              {socket} {name} --destroy`"
         ));
     }

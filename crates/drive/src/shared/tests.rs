@@ -228,6 +228,8 @@ fn what_is_damaged_of_a_target_is_no_others() {
             let told: Vec<_> = damaged.iter().map(|one| (&one.name, one.why.to_string())).collect();
             assert_eq!(told, [(&name, refused.clone())]);
             assert!(refused.contains(&name), "{refused}");
+            let shared = drive.shared().unwrap();
+            assert!(shared.rules_of(shared.number(&name).unwrap()).is_none());
             let read = act(&mut drive, &mut now, BlockOp::Read, place(lost), 0);
             assert_eq!(read.status, Status::LBA_OUT_OF_RANGE, "{kinds}");
             let read = act(&mut drive, &mut now, BlockOp::Read, place(1 - lost), 0);

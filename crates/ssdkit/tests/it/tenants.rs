@@ -289,7 +289,7 @@ fn a_hostile_client_hurts_no_target() {
     }
     let mut other = client(at, "target0");
     assert_eq!(ask(&mut other, BlockOp::Write, 0, 4096, &[5; 4096]).0, 0);
-    // Nobody is told while the places are taken: asked again.
+    // While others have the places who asks is told so for a while, and asks again.
     let mut found = run(at, "target list ./control.sock --json");
     for _ in 0..200 {
         if found.status.success() && String::from_utf8_lossy(&found.stdout).contains("\"n") {
