@@ -13,8 +13,6 @@
 //! cannot be read stays until that page is written anew; one with a block whose
 //! page of MAP cannot be read, until that is made anew.
 
-use std::ops::Range;
-
 use device::{Content, OpenChannel, VectorOp};
 use flash::{BlockBits, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Buffer, Status, Time};
@@ -24,7 +22,7 @@ use super::map::Map;
 use super::mutation::{Mutation, is};
 use super::page::{Held, Page, held, is_whole};
 use super::record::What;
-use super::space::{Stream, Use};
+use super::space::Use;
 use super::write::{Stage, Write};
 use super::writes::Gathered;
 use super::{Batch, Cookie, is_read};
@@ -209,56 +207,6 @@ impl<D: OpenChannel> Batch<D> {
         let at = self.geometry.chunk_start(victim);
         self.read_run(c, at, 1, Content::Tags);
         true
-    }
-
-    /// The chunk to collect: one that failed; else one that was asked for; else
-    /// that with the most garbage, of the unit that has the fewest free chunks.
-    /// Where all its chunks have much less garbage than the best, that of the next
-    /// unit.
-    ///
-    /// Free chunks are so on all units, and the host's writes go to all of them.
-    fn victim(&mut self, wanted: bool) -> Option<usize> {
-        let (space, failed) = (&self.space, &self.failed);
-        let valid = |chunk| self.garbage.valid(chunk);
-        // Its survivors take room, and it gives none.
-        let room = space.room(Stream::Collect, self.layout.reserve / 2);
-        let can = |chunk| space.can_go(chunk, valid(chunk)) && u64::from(valid(chunk)) <= room;
-        let candidates = failed.iter().filter(|&&chunk| can(chunk));
-        let found = candidates.copied().min_by_key(|&chunk| (valid(chunk), chunk));
-        let found = found.or_else(|| self.next_asked());
-        if found.is_some() || !wanted {
-            return found;
-        }
-        let best = self.least(0..self.space.chunks.len())?;
-        let (most, size) = (self.layout.most_valid, self.geometry.chunk_blocks());
-        if self.garbage.valid(best) > most {
-            return None;
-        }
-        let good = most.min(self.garbage.valid(best) + size / 8);
-        let (mut place, each) = (0, 1 << self.geometry.chunk_bits());
-        while let Some(unit) = self.space.needs(place) {
-            let here = self.least(unit * each..(unit + 1) * each);
-            if let Some(here) = here.filter(|&chunk| self.garbage.valid(chunk) <= good) {
-                return Some(here);
-            }
-            place += 1;
-        }
-        Some(best)
-    }
-
-    /// Of some chunks that with the most garbage which can be collected.
-    fn least(&mut self, chunks: Range<usize>) -> Option<usize> {
-        let space = &self.space;
-        let found = self.garbage.least(chunks.clone(), |chunk, valid| space.can_go(chunk, valid));
-        debug_assert_eq!(found, self.least_by_scan(chunks));
-        found
-    }
-
-    /// The same, by a look at every chunk: what tests hold it against.
-    fn least_by_scan(&self, chunks: Range<usize>) -> Option<usize> {
-        let valid = |chunk: &usize| self.garbage.valid(*chunk);
-        let can = |chunk: &usize| self.space.can_go(*chunk, valid(chunk));
-        chunks.filter(can).min_by_key(valid)
     }
 
     /// Finds the next valid blocks of the victim and reads them.

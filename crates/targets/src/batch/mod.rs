@@ -62,6 +62,7 @@ mod space;
 mod start;
 mod story;
 mod tables;
+mod victim;
 mod walk;
 mod wear;
 mod write;
