@@ -7,6 +7,8 @@ mod speculation;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use clap::Parser;
 use drive::error::Error;
@@ -60,7 +62,16 @@ fn run_at(place: &Path, options: &[&str], script: &str) -> Result<u8, Error> {
     let mut line = vec!["run", "--drive", &drive, "--map", &data];
     line.extend(options);
     line.extend(["--", "sh", "-euc", &script]);
-    run::run(&Line::try_parse_from(line).unwrap().args)
+    let args = Line::try_parse_from(line).unwrap().args;
+    // A child of another test, on its way to its program, may still have the drive open.
+    let in_use = format!("is in use by process {};", std::process::id());
+    for _ in 0..1000 {
+        match run::run(&args) {
+            Err(e) if e.to_string().contains(&in_use) => sleep(Duration::from_millis(5)),
+            other => return other,
+        }
+    }
+    run::run(&args)
 }
 
 /// Whether this machine can supervise programs; says so where it cannot.
