@@ -103,6 +103,11 @@ impl<'a> Value<'a> {
         SLOT + 4 + key + self.stored().len()
     }
 
+    /// What a value in so many overflow pages costs.
+    pub(crate) fn long_cost(key: usize, pages: usize) -> usize {
+        SLOT + 4 + key + 8 * pages
+    }
+
     /// The overflow pages.
     pub(crate) fn pages(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
         let list = match self {

@@ -125,6 +125,9 @@ pub struct RedoCounters {
     pub blocks: u64,
     /// Changes that were made alone, without a record.
     pub alone: u64,
+    /// Times that all pages were written and a mark, for a change that was to be made
+    /// alone; it may have found room for its record then.
+    pub emptied: u64,
     /// Records that opening did again.
     pub replayed: u64,
 }
@@ -223,13 +226,13 @@ impl Redo {
             }
             return ready;
         }
-        if self.hold || self.alone != Alone::No {
+        // Who found no room is first.
+        if self.hold || self.full || self.alone != Alone::No {
             return false;
         }
         let all = self.pending.len() + bytes;
         let fits = all <= self.most && self.used() + block::count(all) + MARK <= self.blocks;
-        // Who found no room waits for the next write, also when a shorter record fits.
-        self.full |= !fits;
+        self.full = !fits;
         if self.pending.is_empty() {
             self.stamp = stamp;
         }
@@ -260,6 +263,17 @@ impl Redo {
         held
     }
 
+    /// Whether there is something to do for changes that are to come.
+    #[inline]
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.alone != Alone::No || self.room.is_short()
+    }
+
+    /// Whether a change waits for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
     fn used(&self) -> u64 {
         self.next - self.from
     }
@@ -267,8 +281,11 @@ impl Redo {
     /// Whether a write is wanted.
     pub(crate) fn wants_write(&self) -> bool {
         let asked = self.commits.back().is_some_and(|last| last.records > self.sealed);
-        let held = (self.hold || self.full || self.alone == Alone::Wanted) && self.has_pending();
-        !self.writing && (asked || held || self.alone == Alone::Marking)
+        let held = self.hold || self.full || self.alone == Alone::Wanted;
+        // What is in two writes can be trimmed.
+        let short = self.marks.len() < 2 && self.room.is_short();
+        let wanted = asked || ((held || short) && self.has_pending());
+        !self.writing && (wanted || self.alone == Alone::Marking)
     }
 
     fn has_pending(&self) -> bool {
@@ -282,7 +299,8 @@ impl Redo {
             Alone::Marking => {
                 self.from = first;
                 self.marks.clear();
-                self.room.keep(std::iter::empty());
+                self.room.clear();
+                self.counters.emptied += 1;
                 MARK
             }
             _ => {

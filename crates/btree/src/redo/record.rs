@@ -9,30 +9,12 @@
 //! `bytes` counts what is behind it. A value's length of all ones says that the key
 //! is taken out. A put or a delete is one write, a batch several ([`crate::op::encode`]).
 
-use super::Change;
-use super::room::Need;
 use crate::op::{Write, append, decode};
 use crate::page::{MAX_KEY, MAX_VALUE};
 
 /// Bytes of the record of one write.
 pub(crate) fn size_of_one(key: &[u8], value: Option<&[u8]>) -> usize {
     12 + key.len() + value.map_or(0, <[u8]>::len)
-}
-
-/// What logging one write takes.
-#[inline]
-pub(crate) fn change_of_one(key: &[u8], value: Option<&[u8]>) -> Change {
-    let need = Need::one(key.len(), value.map(<[u8]>::len));
-    Change { bytes: size_of_one(key, value), need }
-}
-
-/// What logging encoded writes takes.
-pub(crate) fn change_of(all: &[u8]) -> Change {
-    let mut need = Need::default();
-    for write in writes(all) {
-        need += Need::one(write.key.len(), write.value.map(<[u8]>::len));
-    }
-    Change { bytes: size_of(all), need }
 }
 
 /// Bytes of the record of encoded writes.

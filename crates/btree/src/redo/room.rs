@@ -8,54 +8,64 @@
 //! it is made *alone* ([`crate::redo`]).
 //!
 //! Guarantee: doing the records again, as often as it is cut and begun again, needs
-//! no more than [`Need::pages`], and all states that it may begin with have as many
-//! free. Why:
-//! - Long values: at each moment a key has the value that was there, or that of a
-//!   record; one more is put before what it takes the place of goes.
-//! - Leaves: a key's record in a leaf is the one that was there, or one of the log. So
-//!   a leaf and what comes to it never are more bytes than the leaf and those of the
-//!   log's records, however often they are done. Both halves of a split have a quarter
-//!   of a page at least, as no record has more than half; what was a leaf is at most
-//!   four such parts, and four more for each page of records.
+//! no more than [`Need::pages`], and whatever it may begin with has as many free. Why,
+//! for what was there when the first record came, and what records make larger:
+//! - At each moment a key has the value that it had, or that of a record. So it is
+//!   never larger than it was, and what its records made it larger by, all together.
+//! - Long values take no more pages than that; and one more is put before what it takes
+//!   the place of goes.
+//! - What was a leaf never has more bytes than a page and what records made its keys
+//!   larger by. Both halves of a split have a quarter of a page at least, as no record
+//!   has more than half; so it is at most four leaves, and four more for each page of
+//!   such bytes. Where records only take the place of others that are as large, no leaf
+//!   is split. Where leaves were merged, they may be again what they were.
 //! - Pages above: the same, with a separator for each part of those below.
 
 use std::ops::{Add, AddAssign};
 
-use crate::page::{MAX_OVERFLOW, ROOM, is_inline, overflow_pages};
+use crate::page::{MAX_OVERFLOW, ROOM, SLOT, Value, is_inline, overflow_pages};
 
 /// What records do to a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Pages of long values.
+    /// Pages that long values take more than what they take the place of; how many there
+    /// are.
+    pages: u64,
     long: u64,
+    /// Puts, those of them that make a leaf larger, and by how many bytes.
     puts: u64,
-    deletes: u64,
-    /// Bytes of keys, and of values that leaves have.
+    larger: u64,
     bytes: u64,
+    deletes: u64,
 }
 
-/// Bytes of a leaf for a record beside its key and its value, at most; and for a long
-/// value.
-const SLOTS: u64 = 16;
-const LIST: u64 = 8 * MAX_OVERFLOW as u64;
-
 impl Need {
-    /// Of a write of a key of so many bytes; a value of `None` takes it out.
+    /// Of a put to a key of so many bytes, in the place of an old value.
     #[inline]
-    pub(crate) fn one(key: usize, value: Option<usize>) -> Need {
-        let key_bytes = key as u64 + SLOTS;
-        match value {
-            None => Need { deletes: 1, ..Need::default() },
-            Some(value) if is_inline(key, value) => {
-                Need { puts: 1, bytes: key_bytes + value as u64, ..Need::default() }
-            }
-            Some(value) => Need {
-                long: overflow_pages(value) as u64,
-                puts: 1,
-                deletes: 0,
-                bytes: key_bytes + LIST,
-            },
+    pub(crate) fn put(key: usize, value: usize, old: Option<Value<'_>>) -> Need {
+        let (before, pages) = match old {
+            None => (0, 0),
+            Some(old @ Value::Inline(_)) => (old.cost(key), 0),
+            Some(old @ Value::Overflow(_, list)) => (old.cost(key), list.len() / 8),
+        };
+        let is_long = !is_inline(key, value);
+        let new = if is_long { overflow_pages(value) } else { 0 };
+        let after = if is_long { Value::long_cost(key, new) } else { SLOT + 4 + key + value };
+        let bytes = after.saturating_sub(before) as u64;
+        Need {
+            pages: new.saturating_sub(pages) as u64,
+            long: u64::from(is_long),
+            puts: 1,
+            larger: u64::from(bytes > 0),
+            bytes,
+            deletes: 0,
         }
+    }
+
+    /// Of a delete.
+    #[inline]
+    pub(crate) fn delete() -> Need {
+        Need { deletes: 1, ..Need::default() }
     }
 
     /// Most pages that it takes to do them again, in a tree of `used` pages and at most
@@ -65,18 +75,18 @@ impl Need {
         if self.puts == 0 {
             return 0;
         }
-        // Pages that are changed. Each may become four, and for three separators more of
+        // Pages that may be split. Each may become four, and for three separators more of
         // the greatest length a page above takes half a page more.
-        let changed = used.min((self.puts + self.deletes) * tall);
-        let parts = 5 * changed + 8 * self.bytes / ROOM as u64;
+        let split = used.min((self.larger + self.deletes) * tall);
+        let parts = 5 * split + 8 * self.bytes / ROOM as u64;
         let one_more = if self.long > 0 { MAX_OVERFLOW as u64 } else { 0 };
-        self.long + parts + one_more + tall + 2
+        self.pages + parts + one_more + tall + 2
     }
 
     /// Most pages that it takes to make them, in a tree of at most `tall` levels.
     #[inline]
     fn takes(&self, tall: u64) -> u64 {
-        self.long + self.puts * (tall + 2)
+        self.pages + self.puts * (tall + 2)
     }
 }
 
@@ -86,10 +96,12 @@ impl Add for Need {
     #[inline]
     fn add(self, other: Need) -> Need {
         Need {
+            pages: self.pages + other.pages,
             long: self.long + other.long,
             puts: self.puts + other.puts,
-            deletes: self.deletes + other.deletes,
+            larger: self.larger + other.larger,
             bytes: self.bytes + other.bytes,
+            deletes: self.deletes + other.deletes,
         }
     }
 }
@@ -110,8 +122,9 @@ pub(crate) struct Spell {
 }
 
 impl Spell {
-    const NONE: Spell =
-        Spell { need: Need { long: 0, puts: 0, deletes: 0, bytes: 0 }, low: u64::MAX };
+    fn none() -> Spell {
+        Spell { need: Need::default(), low: u64::MAX }
+    }
 
     fn with(self, other: Spell) -> Spell {
         Spell { need: self.need + other.need, low: self.low.min(other.low) }
@@ -133,7 +146,7 @@ pub(crate) struct Room {
 impl Room {
     /// Of a store of so many pages; no records.
     pub(crate) fn new(pages: u64) -> Room {
-        Room { pages, tall: 1, all: Spell::NONE, pending: Spell::NONE }
+        Room { pages, tall: 1, all: Spell::none(), pending: Spell::none() }
     }
 
     /// Whether a change may be logged, when the tree has `height` levels and `free` of
@@ -160,7 +173,12 @@ impl Room {
 
     /// The records so far are in a write.
     pub(crate) fn seal(&mut self) -> Spell {
-        std::mem::replace(&mut self.pending, Spell::NONE)
+        std::mem::replace(&mut self.pending, Spell::none())
+    }
+
+    /// Opening needs none of the records so far.
+    pub(crate) fn clear(&mut self) {
+        (self.all, self.pending) = (Spell::none(), Spell::none());
     }
 
     /// Opening needs those of these writes, and what is in none yet.

@@ -16,8 +16,17 @@ use crate::page::{
     HEADER, Kind, MAX_OVERFLOW, OVERFLOW_BYTES, ROOM, SLOT, Value, is_inline, overflow_pages,
     separator, split_inner, split_leaf,
 };
-use crate::redo::record;
+use crate::redo::room::Need;
+use crate::redo::{Change, record};
 use crate::store::PageStore;
+
+/// Where a record goes in its leaf.
+struct Place {
+    found: Result<usize, usize>,
+    /// Only its leaf changes.
+    is_simple: bool,
+    need: Need,
+}
 
 impl<S: PageStore> Tree<S> {
     fn writable(&self) -> Result<(), Stop> {
@@ -54,18 +63,20 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn try_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.writable()?;
         let path = self.locate(key)?;
-        if let Err(stop) = self.admit_record(record::change_of_one(key, Some(value))) {
+        let leaf = path.leaf();
+        let place = self.place(leaf, key, value);
+        let worst = self.worst(key.len(), Some(value.len()));
+        if !place.is_simple {
             // What finds no room waits for nothing.
-            if !self.fits_simply(&path, key, value) {
-                self.ensure_pages(self.worst(key.len(), Some(value.len())).pages)?;
-            }
-            return Err(stop);
+            self.ensure_pages(worst.pages)?;
         }
-        if self.put_simply(&path, key, value)? {
+        let bytes = record::size_of_one(key, Some(value));
+        self.admit_record(Change { bytes, need: place.need })?;
+        if place.is_simple {
+            self.put_simply(leaf, place.found, key, value)?;
             self.log_one(key, Some(value));
             return Ok(());
         }
-        let worst = self.worst(key.len(), Some(value.len()));
         self.reserve(worst)?;
         let path = self.locate(key)?;
         self.apply_put(&path, key, value);
@@ -73,36 +84,32 @@ impl<S: PageStore> Tree<S> {
         Ok(())
     }
 
-    /// Whether [`Tree::put_simply`] would put a record.
-    fn fits_simply(&self, path: &Path, key: &[u8], value: &[u8]) -> bool {
-        let view = self.cache.view(path.leaf());
-        let old = match view.search(key).map(|i| view.value(i)) {
-            Ok(old @ Value::Inline(_)) => old.cost(key.len()),
-            Ok(Value::Overflow(..)) => return false,
-            Err(_) => 0,
-        };
-        is_inline(key.len(), value.len())
-            && Value::Inline(value).cost(key.len()) <= view.room() + old
-    }
-
-    /// Puts a record where only its leaf changes. False where more would.
+    /// Where a record goes in its leaf.
     #[inline]
-    fn put_simply(&mut self, path: &Path, key: &[u8], value: &[u8]) -> Result<bool, Stop> {
-        if !is_inline(key.len(), value.len()) {
-            return Ok(false);
-        }
-        let leaf = path.leaf();
+    fn place(&self, leaf: u32, key: &[u8], value: &[u8]) -> Place {
         let view = self.cache.view(leaf);
         let found = view.search(key);
+        let old = found.ok().map(|i| view.value(i));
+        let need = Need::put(key.len(), value.len(), old);
+        let room = match old {
+            None => view.room(),
+            Some(old @ Value::Inline(_)) => view.room() + old.cost(key.len()),
+            Some(Value::Overflow(..)) => 0,
+        };
+        let fits = Value::Inline(value).cost(key.len()) <= room;
+        Place { found, need, is_simple: fits && is_inline(key.len(), value.len()) }
+    }
+
+    /// Puts a record where only its leaf changes.
+    #[inline]
+    fn put_simply(
+        &mut self,
+        leaf: u32,
+        found: Result<usize, usize>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Stop> {
         let new = Value::Inline(value);
-        let mut room = view.room();
-        if let Ok(i) = found {
-            let Value::Inline(old) = view.value(i) else { return Ok(false) };
-            room += Value::Inline(old).cost(key.len());
-        }
-        if new.cost(key.len()) > room {
-            return Ok(false);
-        }
         if !self.cache[leaf].dirty {
             self.room_for_dirty(1)?;
         }
@@ -116,7 +123,7 @@ impl<S: PageStore> Tree<S> {
             }
             Err(i) => edit.insert(i, key, new),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Puts a record; all that is needed is there.
@@ -235,7 +242,8 @@ impl<S: PageStore> Tree<S> {
         if self.cache.view(path.leaf()).search(key).is_err() {
             return Ok(Outcome::Missing);
         }
-        self.admit_record(record::change_of_one(key, None))?;
+        let bytes = record::size_of_one(key, None);
+        self.admit_record(Change { bytes, need: Need::delete() })?;
         let view = self.cache.view(path.leaf());
         let Ok(i) = view.search(key) else { return Ok(Outcome::Missing) };
         let old = view.value(i);
@@ -361,8 +369,9 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn try_batch(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         self.writable()?;
         self.see_all(bytes)?;
-        let worst = self.worst_of(bytes)?;
-        self.admit_record(record::change_of(bytes))?;
+        let (worst, need) = self.worst_of(bytes)?;
+        self.ensure_pages(worst.pages)?;
+        self.admit_record(Change { bytes: record::size_of(bytes), need })?;
         self.reserve(worst)?;
         // What had to give way for that is read again.
         self.see_all(bytes)?;
@@ -398,10 +407,14 @@ impl<S: PageStore> Tree<S> {
     fn apply_write(&mut self, key: &[u8], value: Option<&[u8]>) {
         let Ok(path) = self.locate(key) else { unreachable!("nothing gives way in between") };
         match value {
-            Some(value) => match self.put_simply(&path, key, value) {
-                Ok(true) => {}
-                _ => self.apply_put(&path, key, value),
-            },
+            Some(value) => {
+                let place = self.place(path.leaf(), key, value);
+                let simply = place.is_simple
+                    && self.put_simply(path.leaf(), place.found, key, value).is_ok();
+                if !simply {
+                    self.apply_put(&path, key, value);
+                }
+            }
             None => self.apply_delete(&path, key),
         }
     }

@@ -31,7 +31,7 @@ impl<S: PageStore> Tree<S> {
         if let Some(redo) = &mut self.redo {
             let bytes = record::size_of_one(key, value);
             redo.log(bytes, |to| record::put_one(key, value, to));
-            self.asked |= redo.alone != Alone::No;
+            self.asked |= redo.is_pressed();
         }
     }
 
@@ -39,7 +39,7 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn log_batch(&mut self, writes: &[u8]) {
         if let Some(redo) = &mut self.redo {
             redo.log(record::size_of(writes), |to| record::put(writes, to));
-            self.asked |= redo.alone != Alone::No;
+            self.asked |= redo.is_pressed();
         }
     }
 
@@ -128,6 +128,8 @@ impl<S: PageStore> Tree<S> {
             moved = true;
         }
         if redo.wants_write() && self.store.can_write_beside() {
+            // Who found no room has the first of what there is now.
+            self.retry |= redo.is_full();
             redo.write(&mut self.store);
             moved = true;
         }

@@ -11,6 +11,7 @@ use super::alloc::TRUNK_LISTED;
 use super::{Stop, Tree};
 use crate::op::decode;
 use crate::page::{ROOM, Value, is_inline, overflow_pages};
+use crate::redo::room::Need;
 use crate::store::PageStore;
 
 /// What a change may need at most.
@@ -44,18 +45,19 @@ pub(super) struct Loads {
     /// Pages of long values, new and given up.
     long: usize,
     freed: usize,
+    need: Need,
 }
 
 impl Loads {
     fn clear(&mut self) {
         self.leaves.clear();
         self.above.clear();
-        (self.long, self.freed) = (0, 0);
+        (self.long, self.freed, self.need) = (0, 0, Need::default());
     }
 
     /// What all of it may need in a tree of `height` levels.
     fn worst(&self, height: usize) -> Worst {
-        let Loads { leaves, above, long, freed } = self;
+        let Loads { leaves, above, long, freed, .. } = self;
         let (long, freed) = (*long, *freed);
         let part = |load: &&Load| !load.simple;
         if leaves.iter().all(|load| load.simple) {
@@ -113,14 +115,14 @@ impl<S: PageStore> Tree<S> {
         Worst { pages, frames: pages + 2, changed: pages + height + others }
     }
 
-    /// What a batch may need, all of whose leaves are there.
-    pub(super) fn worst_of(&mut self, bytes: &[u8]) -> Result<Worst, Stop> {
+    /// What a batch may need, all of whose leaves are there; and what doing it again does.
+    pub(super) fn worst_of(&mut self, bytes: &[u8]) -> Result<(Worst, Need), Stop> {
         let mut loads = std::mem::take(&mut self.loads);
         loads.clear();
         let result = self.count(bytes, &mut loads);
-        let worst = loads.worst(self.height());
+        let all = (loads.worst(self.height()), loads.need);
         self.loads = loads;
-        result.map(|()| worst)
+        result.map(|()| all)
     }
 
     fn count(&mut self, bytes: &[u8], loads: &mut Loads) -> Result<(), Stop> {
@@ -153,6 +155,10 @@ impl<S: PageStore> Tree<S> {
             loads.freed += long.pages().count();
             load.simple = false;
         }
+        loads.need += match value {
+            Some(value) => Need::put(key.len(), value.len(), old),
+            None => Need::delete(),
+        };
         let old = old.map_or(0, |old| old.cost(key.len()));
         let Some(value) = value else {
             load.deletes += 1;
