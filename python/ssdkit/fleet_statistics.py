@@ -74,7 +74,8 @@ def failures_with_replacements(
     times: list[float] = []
     for life, ends in zip(lives, failed, strict=True):
         at, dies = float(life), bool(ends)
-        while dies and at < years:
+        # What fails with the last burst fails at the end itself.
+        while dies and at <= years:
             times.append(at)
             n = int(dice.integers(len(lives)))
             at, dies = at + max(float(lives[n]), 1e-9), bool(failed[n])
@@ -95,8 +96,9 @@ def rebuild_load(
     drives of ``capacity`` bytes: to rebuild one, ``data`` others are read and one is written,
     at ``rate`` bytes a second.
 
-    ``degraded`` is the share of groups that are being rebuilt, on average over the month;
-    ``most_at_once`` how many drives are at most."""
+    ``failures`` are in order. ``degraded`` is the share of groups that are being rebuilt, on
+    average over the month; ``most_at_once`` how many drives are at most, those among them whose
+    rebuild began in a month before."""
     capacity = real("capacity", capacity, "bytes, above 0", lambda size: size > 0)
     rate = real("rate", rate, "bytes a second, above 0", lambda rate: rate > 0)
     data, parity = whole("data", data, 1, MOST), whole("parity", parity, 1, MOST)
@@ -109,13 +111,15 @@ def rebuild_load(
     # Of rebuilds that begin in a month some go on in others.
     busy = np.zeros(months)
     for at in failures:
-        first, last = at * 12, (at + span) * 12
+        # What failed with the last burst failed in the last month, and is rebuilt in it.
+        first = at * 12 if at * 12 < months else max(months - span * 12, months - 1.0)
+        last = first + span * 12
         for n in range(int(first), int(min(last, months - 1)) + 1):
             busy[n] += max(min(last, n + 1) - max(first, n), 0.0)
-    most = np.zeros(months, np.int64)
-    for n, at in enumerate(failures):
-        going_on = n + 1 - np.searchsorted(failures, at - span, side="right")
-        most[month[n]] = max(most[month[n]], going_on)
+    # Most go on at once where a month begins, or where another begins in it.
+    most = _going_on(np.arange(months) / 12, failures, span)
+    for n, going_on in zip(month, _going_on(failures, failures, span), strict=True):
+        most[n] = max(most[n], going_on)
     return {
         "month": np.arange(1, months + 1),
         "failures": count,
@@ -124,6 +128,12 @@ def rebuild_load(
         "degraded": np.minimum(busy / groups, 1.0),
         "most_at_once": most,
     }
+
+
+def _going_on(when: Floats, failures: Floats, span: float) -> NDArray[np.int64]:
+    """How many rebuilds go on at each of some times: begun then or before, and not over."""
+    begun = np.searchsorted(failures, when, side="right")
+    return np.asarray(begun - np.searchsorted(failures + span, when, side="right"), np.int64)
 
 
 def shares_below(edges: NDArray[np.int64], below: Sequence[Any], counts: Sequence[Any]) -> Floats:

@@ -208,6 +208,22 @@ def test_replacements_fail_too() -> None:
     assert not len(failures_with_replacements(lives, np.array([False, False]), 5.0, seed=1))
 
 
+def test_what_fails_with_the_last_burst_is_counted_and_rebuilt() -> None:
+    end = np.array([5.0, 5.0, 2.5])
+    times = failures_with_replacements(end, np.array([True, False, True]), 5.0, seed=1)
+    assert list(times[:2]) == [2.5, 5.0]
+    # Two failures that are watched to the end, and one that replaced another.
+    both = failures_with_replacements(np.array([2.5, 2.5]), np.array([True, True]), 5.0, seed=1)
+    assert list(both) == [2.5, 2.5, 5.0, 5.0]
+    # Half a month of a rebuild.
+    capacity = 365.25 * 86400 / 24 * 1e6
+    load = rebuild_load(
+        np.array([1.0]), 1.0, capacity=capacity, data=1, parity=1, rate=1e6, drives=4
+    )
+    assert load["failures"][-1] == 1 and load["most_at_once"][-1] == 1
+    assert load["degraded"][-1] == pytest.approx(0.25) and not load["degraded"][:-1].any()
+
+
 def test_a_rebuild_takes_its_time() -> None:
     # A rebuild of a month in the middle of the third, one group of two.
     capacity = 365.25 * 86400 / 12 * 1e6
@@ -220,7 +236,13 @@ def test_a_rebuild_takes_its_time() -> None:
     three = rebuild_load(
         np.array([0.1, 0.1001, 0.5]), 1.0, capacity=capacity, data=1, parity=1, rate=1e6, drives=4
     )
-    assert three["most_at_once"].max() == 2
+    # Two go on from the second month into the third, of which none begins there.
+    assert list(three["most_at_once"]) == [0, 2, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+    long = rebuild_load(
+        np.array([0.04]), 1.0, capacity=2.4 * capacity, data=1, parity=1, rate=1e6, drives=4
+    )
+    assert list(long["most_at_once"]) == [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert ((long["most_at_once"] > 0) == (long["degraded"] > 0)).all()
     with pytest.raises(UsageError, match="above 0"):
         rebuild_load(np.array([]), 1.0, capacity=0, data=1, parity=1, rate=1, drives=2)
 
