@@ -79,6 +79,8 @@ class Fleet:
     windows: Any
     #: Years that it was looked at.
     years: float
+    #: Windows of a whole life.
+    life_windows: int
     #: Seed of what is drawn afterwards.
     seed: int
     folder: Path | None
@@ -171,20 +173,16 @@ class Fleet:
         k = whole("k", k, 1, MOST)
         n = k if n is None else whole("n", n, 1, MOST)
         rows = []
-        ends = dict(zip(self._column("key"), self._column("years"), strict=True))
-        failed = dict(zip(self._column("key"), self._column("failed"), strict=True))
-        windows = int(self.windows["window"].to_numpy().max(initial=-1)) + 1
-        for window in range(windows):
+        for window in range(self.life_windows):
             of = self.windows.filter(
                 pc.and_(pc.equal(self.windows["window"], window), pc.is_null(self.windows["error"]))
             )
-            end = (window + 1) * self.years / windows
-            keys = of["key"].to_pylist()
-            alive = [not (failed[key] and ends[key] <= end) for key in keys]
-            has = [count > 0 for count in of["reads"].to_pylist()]
-            of = of.filter(pa.array([a and b for a, b in zip(alive, has, strict=True)], pa.bool_()))
+            # Those that failed in it, or had before, are not alive at its end.
+            lives_on = pc.and_(pc.invert(of["worn"]), pc.is_null(of["lost_years"]))
+            of = of.filter(pc.and_(lives_on, pc.greater(of["reads"], 0)))
             if of.num_rows < n:
                 continue
+            end = (window + 1) * self.years / self.life_windows
             below, counts = (of[name].to_numpy() for name in ("read_below_ns", "read_count"))
             for told in striped_reads(
                 below, counts, k=k, n=n, at=percentiles, groups=groups, seed=self.seed
@@ -255,7 +253,7 @@ def fleet(
         table = _in_order(store.table(), lives)
         told = _drives(lives, table, passing, kind)
     kept = folder if out is not None else None
-    return Fleet(told, table, kind.years, seed, kept, drives - known, known)
+    return Fleet(told, table, kind.years, kind.windows, kind.seed, kept, drives - known, known)
 
 
 def _kind(

@@ -134,6 +134,17 @@ def test_striped_reads_are_of_the_drives_own_latencies(client: Any) -> None:
         lives.striped(9)
 
 
+def test_striped_reads_have_their_year_where_no_drive_reaches_the_last_window(client: Any) -> None:
+    # The first fails with the last burst of the third window of 20, the last in the sixth.
+    lives = ssdkit.fleet(3, writes=WORN, scheduler=client, windows=20, bursts=4)
+    windows = [lives.windows["drive"].to_pylist().count(drive) for drive in range(3)]
+    told = lives.striped(1, groups=3, percentiles=[50.0]).to_pylist()
+    assert max(windows) < 10
+    assert [row["years"] for row in told] == [0.25 * n for n in range(1, max(windows))]
+    alive = [sum(last > n for last in windows) for n in range(1, max(windows))]
+    assert [row["alive"] for row in told] == alive
+
+
 def test_a_drive_that_cannot_be_is_a_row_with_its_error(client: Any) -> None:
     # Each of its programs fails, from the first on.
     drive = DRIVE + ",program_failure=0.02,failure_power=0.1"
