@@ -2,7 +2,8 @@
 
 The drive is a real one of ours, small and fast-lived: each of its erases stands for so many
 of the real drive's (``acceleration``), so that its endurance is as much smaller and its
-failures of programs and erases as much likelier. Its data are written at the rate of the real
+failures of programs and erases as much likelier. A chunk with fewer pages than its profile's has
+fewer programs that may fail between two erases: each fails as much more often. Its data are written at the rate of the real
 drive's and are as old as that one's; so its drive time is as much shorter than the
 calendar's. Nothing of wear, retention, refresh and failure is computed here.
 """
@@ -123,7 +124,8 @@ class Kind:
     acceleration: float
     windows: int
     bursts: int
-    #: Of the effective profile: endurance, rates, retention in seconds, and the drive's bytes.
+    #: Of the effective profile: endurance, rates, retention in seconds, and the drive's bytes;
+    #: and how many programs a chunk of the profile takes for one of the drive's.
     profile: dict[str, float]
 
 
@@ -149,13 +151,20 @@ def profile_of(drive: str) -> dict[str, float]:
         raise UsageError(
             f"{drive}: its profile has no errors, or flash that never wears out: take tlc, for example"
         )
+    whole = ssdkit.profile(drive.partition(",")[0])["geometry"]
     numbers = ("rber_base", "rber_wear", "program_failure", "erase_failure")
     return {
         **{name: float(errors[name]) for name in numbers},
         "retention_time": _seconds(errors["retention_time"]),
         "endurance": float(endurance),
         "bytes": float(told["size_bytes"]),
+        "programs": _programs(whole) / _programs(profile["geometry"]),
     }
+
+
+def _programs(geometry: Mapping[str, Any]) -> float:
+    """Programs that fill a chunk, of each plane at once."""
+    return float(geometry["pages"]) / float(geometry["pages_at_once"])
 
 
 def _seconds(text: str) -> float:
@@ -203,7 +212,9 @@ def _aged(
     keys = {
         "errors": True,
         "endurance": endurance,
-        "program_failure": _short(min(profile["program_failure"] * fast, 1.0)),
+        "program_failure": _short(
+            min(profile["program_failure"] * fast * profile["programs"], 1.0)
+        ),
         "erase_failure": _short(min(profile["erase_failure"] * fast, 1.0)),
         "rber_base": _short(min(profile["rber_base"] * drawn["errors"], 0.5)),
         "rber_wear": _short(min(profile["rber_wear"] * drawn["errors"], 0.5)),

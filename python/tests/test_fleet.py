@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import ssdkit
 from ssdkit import LogNormal, Normal, UsageError, _core
-from ssdkit.fleet_run import profile_of
+from ssdkit.fleet_run import life_of, profile_of
 from ssdkit.fleet_statistics import (
     at_least,
     failures_with_replacements,
@@ -19,7 +20,7 @@ from ssdkit.fleet_statistics import (
     rebuild_load,
     striped_reads,
 )
-from ssdkit.fleets import DRIVE
+from ssdkit.fleets import DRIVE, _kind
 
 SHORT: dict[str, Any] = {"windows": 4, "bursts": 2}
 #: Written so much that it wears out, and so badly that it cannot keep data.
@@ -51,6 +52,26 @@ def test_a_profile_is_what_the_drive_says() -> None:
     assert told["rber_base"] == 1e-4 and told["retention_time"] == 30 * 86400
     with pytest.raises(UsageError, match="no errors, or flash that never wears out"):
         profile_of("mem:ref,size=1G,store=none")
+
+
+def test_a_chunk_is_as_likely_to_fail_with_however_few_pages() -> None:
+    def chance(drive: str) -> float:
+        """That one of a chunk's programs fails, nearly, at its rated endurance."""
+        kind = _kind(drive, 5.0, 1, (0.5, 1.0, 40.0), None, (100.0, 4, 2))
+        geometry = ssdkit.profile(named := life_of(kind, 0).drive)["geometry"]
+        failure = float(re.search("program_failure=([^,]+)", named)[1])  # type: ignore[index]
+        return failure * geometry["pages"] / geometry["pages_at_once"]
+
+    small = [DRIVE.replace("=48", f"={pages}").replace("=32M", "=64M") for pages in (24, 48, 96)]
+    # Of 192 programs in 1e5, 100 times as often.
+    assert [chance(drive) for drive in small] == pytest.approx([0.192] * 3)
+    # One that programs three pages at once takes 32 programs.
+    assert chance("mem:client-tlc,groups=1,pus=2,pages=24,size=64M,store=none,spare=0.3") == (
+        pytest.approx(0.032)
+    )
+    # More likely than certain it is not.
+    kind = _kind(DRIVE + ",program_failure=0.1", 5.0, 1, (0.5, 1.0, 40.0), None, (100.0, 4, 2))
+    assert "program_failure=1.0," in life_of(kind, 0).drive
 
 
 def test_the_same_fleet_is_the_same_and_a_larger_one_has_the_same_drives(
