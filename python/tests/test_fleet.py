@@ -60,7 +60,7 @@ def test_a_chunk_is_as_likely_to_fail_with_however_few_pages() -> None:
         kind = _kind(drive, 5.0, 1, (0.5, 1.0, 40.0), None, (100.0, 4, 2))
         geometry = ssdkit.profile(named := life_of(kind, 0).drive)["geometry"]
         failure = float(re.search("program_failure=([^,]+)", named)[1])  # type: ignore[index]
-        return failure * geometry["pages"] / geometry["pages_at_once"]
+        return failure * float(geometry["pages"] / geometry["pages_at_once"])
 
     small = [DRIVE.replace("=48", f"={pages}").replace("=32M", "=64M") for pages in (24, 48, 96)]
     # Of 192 programs in 1e5, 100 times as often.
