@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 
 #: Drives of a group, and groups, at most.
 MOST = 1_000_000
+#: Drives of like load that one is drawn of to replace another.
+ALIKE = 5
 
 
 def kaplan_meier(
@@ -64,22 +66,61 @@ def kaplan_meier(
 
 
 def failures_with_replacements(
-    lives: Floats, failed: NDArray[np.bool_], years: float, seed: int
+    lives: Floats,
+    failed: NDArray[np.bool_],
+    years: float,
+    seed: int,
+    *,
+    writes: Floats,
+    workloads: Sequence[str],
 ) -> Floats:
-    """When drives fail in a fleet where each that fails is replaced at once by a new one, which
-    has the life of a drive of the fleet that is drawn: times over the years, sorted.
+    """When drives fail in a fleet where each that fails is replaced at once by a new one in its
+    place: times over the years, sorted.
 
-    A drawn life that ended without failure lasts to the end."""
+    A place keeps its load: what replaces a drive has the life of one of the ``ALIKE`` drives
+    whose ``writes`` are nearest among those of its workload, that drive among them, drawn by the
+    seed. A drawn life that ended without failure lasts to the end. Raises UsageError for a life
+    of no length."""
+    lives = np.asarray(lives, float)
+    if (lives[np.asarray(failed, bool)] <= 0).any():
+        raise UsageError("lives: one that ends with a failure is longer than 0 years")
     dice = np.random.Generator(np.random.PCG64(seed))
+    order, first, upto = _alike(np.asarray(writes, float), workloads)
     times: list[float] = []
-    for life, ends in zip(lives, failed, strict=True):
+    for place, (life, ends) in enumerate(zip(lives, failed, strict=True)):
         at, dies = float(life), bool(ends)
         # What fails with the last burst fails at the end itself.
         while dies and at <= years:
             times.append(at)
-            n = int(dice.integers(len(lives)))
-            at, dies = at + max(float(lives[n]), 1e-9), bool(failed[n])
+            n = order[dice.integers(first[place], upto[place])]
+            at, dies = at + float(lives[n]), bool(failed[n])
     return np.sort(np.array(times))
+
+
+def _alike(
+    writes: Floats, workloads: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """All drives by workload and writes, and for each drive where those begin and end in that
+    order that have a load like its own: ``ALIKE`` of them, all that are as near, or all that
+    there are."""
+    kinds = np.unique(np.asarray(workloads, str), return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((writes, kinds))
+    first, upto = np.zeros((2, len(writes)), np.int64)
+    for begin, count in zip(*np.unique(kinds[order], return_index=True, return_counts=True)[1:]):
+        drives = order[begin : begin + count]
+        # Near is what differs by a small factor.
+        near = np.log(writes[drives])
+        most = min(ALIKE, count)
+        here, best = np.arange(count), np.full(count, np.inf)
+        start = np.zeros(count, np.int64)
+        for before in range(most):
+            at = np.clip(here - before, 0, count - most)
+            width = np.maximum(near - near[at], near[at + most - 1] - near)
+            start = np.where(width < best, at, start)
+            best = np.minimum(width, best)
+        first[drives] = begin + np.searchsorted(near, near[start], side="left")
+        upto[drives] = begin + np.searchsorted(near, near[start + most - 1], side="right")
+    return order, first, upto
 
 
 def rebuild_load(

@@ -101,12 +101,17 @@ class Fleet:
     def _column(self, name: str) -> Any:
         return self.drives[name].to_numpy()
 
+    def _lived(self, where: Any = None) -> Any:
+        """The drives that have a life, of all or of some."""
+        good = np.array([error is None for error in self.drives["error"].to_pylist()], bool)
+        if where is not None:
+            good &= np.asarray(where, bool)
+        return self.drives.filter(good)
+
     def _lives(self, where: Any = None) -> tuple[Any, Any]:
         """How long drives lived, and which failed; those without a life are left out."""
-        good = np.array([error is None for error in self.drives["error"].to_pylist()])
-        if where is not None:
-            good &= np.asarray(where)
-        return self._column("years")[good], self._column("failed")[good]
+        lived = self._lived(where)
+        return lived["years"].to_numpy(), lived["failed"].to_numpy()
 
     def survival(self, by: str | None = None, confidence: float = 0.95) -> Any:
         """Survival curves by Kaplan and Meier as an Arrow table: ``years``, ``at_risk``,
@@ -137,13 +142,22 @@ class Fleet:
         """What is to be rebuilt in each month, as an Arrow table: ``month``, ``failures``,
         ``written_bytes``, ``read_bytes``, ``degraded``, ``most_at_once``. Drives of
         ``capacity`` bytes are in groups of ``data`` and ``parity``; a rebuild goes at ``rate``
-        bytes a second. ``replace``: a drive that fails is replaced by one of the fleet, drawn,
-        which may fail, too."""
+        bytes a second. ``replace``: a drive that fails is replaced by one that lives under its
+        place's load, and may fail, too: as one of those of the fleet with the same workload and
+        the nearest ``writes``, drawn."""
         pa = optional("pyarrow", "sweep")
         lives, failed = self._lives()
         failures = np.sort(lives[failed])
         if replace:
-            failures = failures_with_replacements(lives, failed, self.years, self.seed)
+            lived = self._lived()
+            failures = failures_with_replacements(
+                lives,
+                failed,
+                self.years,
+                self.seed,
+                writes=lived["writes"].to_numpy(),
+                workloads=lived["workload"].to_pylist(),
+            )
         load = rebuild_load(
             failures,
             self.years,

@@ -233,20 +233,60 @@ def test_kaplan_and_meier_by_a_published_example() -> None:
     assert bounds[1] == pytest.approx((0.1881, 0.6801), abs=1e-4)
 
 
+def replaced(lives: list[float], failed: list[bool], years: float) -> list[float]:
+    return list(
+        failures_with_replacements(
+            np.array(lives),
+            np.array(failed),
+            years,
+            1,
+            writes=np.ones(len(lives)),
+            workloads=["all"] * len(lives),
+        )
+    )
+
+
 def test_replacements_fail_too() -> None:
-    lives = np.array([1.0, 1.0])
-    times = failures_with_replacements(lives, np.array([True, True]), 3.5, seed=1)
-    assert list(times) == [1, 1, 2, 2, 3, 3]
-    assert not len(failures_with_replacements(lives, np.array([False, False]), 5.0, seed=1))
+    assert replaced([1.0, 1.0], [True, True], 3.5) == [1, 1, 2, 2, 3, 3]
+    assert not replaced([5.0, 5.0], [False, False], 5.0)
+    assert not replaced([], [], 5.0)
+    with pytest.raises(UsageError, match="longer than 0 years"):
+        replaced([0.0], [True], 5.0)
+
+
+def test_what_replaces_a_drive_lives_under_the_load_of_its_place() -> None:
+    # Lives are a constant over the writes, so that each place fails again and again.
+    dice = np.random.default_rng(1)
+    writes = 0.15 * np.exp(0.8 * np.clip(dice.standard_normal(4000), -3, 3))
+    true = np.quantile(writes, 0.78) * 5 / writes
+    failed, lives = true < 5, np.minimum(true, 5)
+    expected = np.floor(5 / true).sum()
+    for workloads in (["all"] * 4000, ["hot", "mixed"] * 2000):
+        times = failures_with_replacements(
+            lives, failed, 5.0, 1, writes=writes, workloads=workloads
+        )
+        assert len(times) == pytest.approx(expected, rel=0.015)
+        assert expected > 1.25 * failed.sum()
+    # Of two workloads with the same writes, each is replaced by its own.
+    hot = np.array([True, False] * 5)
+    times = failures_with_replacements(
+        np.where(hot, 2.0, 5.0),
+        hot,
+        5.0,
+        1,
+        writes=np.ones(10),
+        workloads=np.where(hot, "hot", "mixed").tolist(),
+    )
+    assert list(times) == [2.0] * 5 + [4.0] * 5
+    # Drives that are written alike are all as near: each of them may be drawn.
+    times = np.array(replaced([1 + n / 1000 for n in range(500)], [True] * 500, 3.0))
+    assert len(np.unique(times[times > 1.5].round(6))) > 300
 
 
 def test_what_fails_with_the_last_burst_is_counted_and_rebuilt() -> None:
-    end = np.array([5.0, 5.0, 2.5])
-    times = failures_with_replacements(end, np.array([True, False, True]), 5.0, seed=1)
-    assert list(times[:2]) == [2.5, 5.0]
-    # Two failures that are watched to the end, and one that replaced another.
-    both = failures_with_replacements(np.array([2.5, 2.5]), np.array([True, True]), 5.0, seed=1)
-    assert list(both) == [2.5, 2.5, 5.0, 5.0]
+    # Of those that are watched to the end one fails there.
+    assert replaced([5.0, 5.0], [True, False], 5.0) == [5.0]
+    assert replaced([2.5, 2.5], [True, True], 5.0) == [2.5, 2.5, 5.0, 5.0]
     # Half a month of a rebuild.
     capacity = 365.25 * 86400 / 24 * 1e6
     load = rebuild_load(
