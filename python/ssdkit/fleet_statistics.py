@@ -31,11 +31,18 @@ def kaplan_meier(
     """The share of drives that live on after each failure, by Kaplan and Meier, with the
     interval of Greenwood's variance on the scale log(-log S).
 
+    Where none or all have failed that scale tells nothing. Before the first failure the
+    interval is that of Clopper and Pearson for no failure among the drives that were seen as
+    long as that row holds; where none is left, it goes up to where it did before, or to that of
+    Clopper and Pearson where all failed at once. Of no drives all are NaN.
+
     ``years`` is when each drive failed, or was last seen; ``failed`` which of both.
 
     >>> curve = kaplan_meier([1.0, 2.0, 3.0, 4.0], [True, False, True, False])
     >>> [float(share) for share in curve["survival"]]
     [1.0, 0.75, 0.375]
+    >>> float(kaplan_meier([5.0] * 1000, [False] * 1000)["lower"][0].round(4))
+    0.9963
     """
     if not 0 < confidence < 1:
         raise UsageError(f"confidence is {confidence}: take a share, as 0.95")
@@ -52,15 +59,18 @@ def kaplan_meier(
             / np.abs(np.log(survival))
         )
         lower, upper = survival ** np.exp(spread), survival ** np.exp(-spread)
-    # Of none that is left nothing is known but that.
-    lower, upper = (np.where(survival > 0, bound, 0.0) for bound in (lower, upper))
-    first = np.array([1.0])
+    seen = int((times >= (at[0] if len(at) else times.max(initial=0.0))).sum())
+    # Of so many drives none fails, or all do, with this chance at most.
+    least = ((1 - confidence) / 2) ** (1 / seen) if seen else np.nan
+    if len(at) and survival[-1] == 0:
+        lower[-1], upper[-1] = 0.0, upper[-2] if len(at) > 1 else 1 - least
+    first = np.array([1.0 if seen else np.nan])
     return {
         "years": np.concatenate([[0.0], at]),
         "at_risk": np.concatenate([[float(len(times))], risk]).astype(np.int64),
         "failures": np.concatenate([[0.0], died]).astype(np.int64),
         "survival": np.concatenate([first, survival]),
-        "lower": np.concatenate([first, lower]),
+        "lower": np.concatenate([[least], lower]),
         "upper": np.concatenate([first, upper]),
     }
 

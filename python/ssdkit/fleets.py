@@ -9,6 +9,7 @@ kept as those of a sweep are.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ WORKLOAD = (
     *("rw", "read_percent", "bs", "qd", "threads", "range", "zipf", "hot", "placement"),
     *("fua_every", "flush_every"),
 )
+#: Columns of drives that were drawn.
+DRAWN = ("writes", "errors", "temperature", "workload")
 #: Degrees Celsius in which flash is used.
 COLDEST, HOTTEST = -55.0, 150.0
 #: Drives of a fleet, at most.
@@ -92,9 +95,10 @@ class Fleet:
         return int(self.drives.num_rows)
 
     def __repr__(self) -> str:
-        failed = int(self._column("failed").sum())
+        failed, none = int(self._column("failed").sum()), len(self) - self._lived().num_rows
+        without = f" of {len(self) - none}, {none} without a life" if none else ""
         return (
-            f"<Fleet of {len(self)} drives over {self.years:g} years: {failed} failed; "
+            f"<Fleet of {len(self)} drives over {self.years:g} years: {failed} failed{without}; "
             f"{self.ran} lived now, {self.known} known>"
         )
 
@@ -115,13 +119,20 @@ class Fleet:
 
     def survival(self, by: str | None = None, confidence: float = 0.95) -> Any:
         """Survival curves by Kaplan and Meier as an Arrow table: ``years``, ``at_risk``,
-        ``failures``, ``survival``, ``lower``, ``upper``. ``by`` is a column of ``drives``, as
-        ``workload`` or ``cause``, of which each value has a curve."""
+        ``failures``, ``survival``, ``lower``, ``upper``, as :func:`kaplan_meier` of
+        :mod:`ssdkit.fleet_statistics` gives them. Drives without a life are in none; where that
+        leaves none, all is NaN. ``by`` is a column of ``drives`` that was drawn, as ``workload``,
+        of which each value has a curve."""
         pa = optional("pyarrow", "sweep")
         if by is None:
             return pa.table(kaplan_meier(*self._lives(), confidence))
         if by not in self.drives.column_names:
             raise UsageError(f"{by}: drives have no such column: take workload, for example")
+        if by not in DRAWN:
+            raise UsageError(
+                f"{by}: how a drive ended chooses it by its end, so that a curve says nothing: "
+                f"take one of {', '.join(DRAWN)}"
+            )
         values = self.drives[by].to_pylist()
         tables = []
         for value in sorted({value for value in values if value is not None}):
@@ -239,7 +250,8 @@ def fleet(
     ``bursts`` bursts of requests with rest between. ``out``, ``scheduler``, ``workers``,
     ``connect_timeout`` and ``progress`` are as of :func:`ssdkit.sweep`.
 
-    Raises :class:`ssdkit.UsageError` for what cannot be, before anything lives.
+    Raises :class:`ssdkit.UsageError` for what cannot be, before anything lives. Warns of drives
+    that have no life, as one that cannot be made.
 
     >>> lives = fleet(2, writes=0.2, windows=2, bursts=2, workers=1)
     >>> len(lives), lives.windows.num_rows
@@ -267,6 +279,14 @@ def fleet(
         table = _in_order(store.table(), lives)
         told = _drives(lives, table, passing, kind)
     kept = folder if out is not None else None
+    wrong = [error for error in told["error"].to_pylist() if error is not None]
+    if wrong:
+        warnings.warn(
+            f"{len(wrong)} of {drives} drives have no life and are in no figure, the first: "
+            f"{wrong[0]} (all in Fleet.drives, error)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return Fleet(told, table, kind.years, kind.windows, kind.seed, kept, drives - known, known)
 
 

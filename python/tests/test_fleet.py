@@ -99,6 +99,7 @@ def test_drives_that_are_written_more_wear_and_fail_earlier(client: Any) -> None
     assert set(hard.drives["cause"].to_pylist()) == {"worn"}
     assert all(0 < years < 5 for years in hard.drives["years"].to_pylist())
     curve = hard.survival()
+    assert "6 drives over 5 years: 6 failed;" in repr(hard)
     assert curve["survival"].to_pylist()[-1] == 0 and curve["at_risk"].to_pylist()[0] == 6
     assert easy.survival()["survival"].to_pylist() == [1.0]
     wear = easy.windows["wear_mean"].to_numpy().reshape(6, 4)
@@ -142,6 +143,9 @@ def test_workloads_are_drawn_by_weight_and_curves_are_by_workload(client: Any) -
     assert set(curves["workload"].to_pylist()) == {"mixed", "hot"}
     with pytest.raises(UsageError, match="no such column"):
         lives.survival(by="color")
+    for end in ("cause", "failed", "years", "error", "key"):
+        with pytest.raises(UsageError, match="take one of writes, errors, temperature, workload"):
+            lives.survival(by=end)
 
 
 def test_striped_reads_are_of_the_drives_own_latencies(client: Any) -> None:
@@ -169,9 +173,12 @@ def test_striped_reads_have_their_year_where_no_drive_reaches_the_last_window(cl
 def test_a_drive_that_cannot_be_is_a_row_with_its_error(client: Any) -> None:
     # Each of its programs fails, from the first on.
     drive = DRIVE + ",program_failure=0.02,failure_power=0.1"
-    lives = ssdkit.fleet(2, drive=drive, writes=0.1, scheduler=client, **SHORT)
+    with pytest.warns(RuntimeWarning, match="2 of 2 drives have no life .* while it was written"):
+        lives = ssdkit.fleet(2, drive=drive, writes=0.1, scheduler=client, **SHORT)
     assert all("while it was written" in error for error in lives.drives["error"].to_pylist())
-    assert lives.survival()["at_risk"].to_pylist() == [0]
+    assert "0 failed of 0, 2 without a life;" in repr(lives)
+    curve = lives.survival().to_pydict()
+    assert curve["at_risk"] == [0] and np.isnan(curve["survival"] + curve["lower"]).all()
     assert lives.rebuild(capacity=1e12)["failures"].to_pylist() == [0] * 60
 
 
@@ -231,6 +238,23 @@ def test_kaplan_and_meier_by_a_published_example() -> None:
     bounds = [(curve["lower"][n], curve["upper"][n]) for n in (1, 7)]
     assert bounds[0] == pytest.approx((0.6197, 0.9516), abs=1e-4)
     assert bounds[1] == pytest.approx((0.1881, 0.6801), abs=1e-4)
+
+
+def test_where_none_or_all_failed_the_interval_says_of_how_many() -> None:
+    def bounds(years: list[float], failed: list[bool]) -> list[tuple[float, float]]:
+        curve = kaplan_meier(years, failed)
+        return [(float(a), float(b)) for a, b in zip(curve["lower"], curve["upper"], strict=True)]
+
+    # Clopper and Pearson: none of 10 is up to 0.3085, from tables.
+    assert bounds([5.0] * 10, [False] * 10) == [(pytest.approx(1 - 0.3085, abs=1e-4), 1.0)]
+    at_once = bounds([5.0] * 10, [True] * 10)
+    assert at_once[1] == (0.0, pytest.approx(0.3085, abs=1e-4))
+    # Before the first failure, of those that were still seen then; after the last, no more
+    # than before.
+    some = bounds([1.0, *[2.0] * 10, 3.0], [False, *[True] * 10, True])
+    assert some[0][0] == pytest.approx(0.025 ** (1 / 11))
+    assert some[2][0] == 0 and some[2][1] == some[1][1] > some[1][0] > 0
+    assert np.isnan(bounds([], [])).all()
 
 
 def replaced(lives: list[float], failed: list[bool], years: float) -> list[float]:
