@@ -25,7 +25,7 @@ from typing import Any
 import ssdkit
 from ssdkit import _core
 from ssdkit._core import Error, UsageError
-from ssdkit._numbers import U64, real
+from ssdkit._numbers import U64, real, said
 from ssdkit.sweep_extra import build, optional
 from ssdkit.sweep_run import (
     WorkerVersionError,
@@ -247,8 +247,8 @@ def block_bytes(options: Mapping[str, Any]) -> int:
     """Bytes of a request."""
     text = str(options.get("bs", "4k")).lower().removesuffix("ib").removesuffix("b")
     found = re.fullmatch(r"([0-9]+)([km]?)", text)
-    if found is None:
-        raise UsageError(f"bs={options.get('bs')}: a size as 4k is needed")
+    if found is None or int(found[1]) == 0:
+        raise UsageError(f"bs={said(options.get('bs'))}: a size as 4k is needed")
     return int(found[1]) * {"": 1, "k": 1024, "m": 1 << 20}[found[2]]
 
 
@@ -258,7 +258,10 @@ def write_share(options: Mapping[str, Any]) -> float:
     rw = str(options.get("rw", ""))
     share = 1.0 if rw in ("write", "randwrite") else 0.0
     if rw in ("rw", "randrw"):
-        share = 1 - float(options.get("read_percent", 50)) / 100
+        percent = real(
+            "read_percent", options.get("read_percent", 50), "0 to 100", lambda p: 0 <= p <= 100
+        )
+        share = 1 - percent / 100
     if share <= 0:
         raise UsageError(f"rw={rw}: a drive of a fleet is written: take randrw, for example")
     return share

@@ -22,7 +22,7 @@ from ssdkit import _core
 from ssdkit._core import UsageError
 from ssdkit._crew import CONNECT, TEMPORARY, Crew
 from ssdkit._folders import temporary
-from ssdkit._numbers import U32, U64, real, whole
+from ssdkit._numbers import U32, U64, real, said, whole
 from ssdkit.fleet_run import (
     Drawn,
     Kind,
@@ -64,6 +64,8 @@ WORKLOAD = (
 DRAWN = ("writes", "errors", "temperature", "workload")
 #: Degrees Celsius in which flash is used.
 COLDEST, HOTTEST = -55.0, 150.0
+#: Writes of a whole drive a day, and factors on bit error rates, at most.
+HIGHEST = {"writes": 10_000.0, "errors": 1e6}
 #: Drives of a fleet, at most.
 MOST_DRIVES = 10_000_000
 #: Keys that are drawn, or follow from the acceleration.
@@ -300,42 +302,19 @@ def _kind(
 ) -> Kind:
     """A fleet's kind, checked."""
     acceleration, windows, bursts = course
+    if not isinstance(drive, str):
+        raise TypeError(f"drive: a name is wanted, not {type(drive).__name__}")
     if not drive.startswith("mem:"):
         raise UsageError(f"{drive}: drives of a fleet live in memory: take a mem: drive")
     years = real("years", years, "more than 0, up to 1000", lambda years: 0 < years <= 1000)
     acceleration = real("acceleration", acceleration, "1 or more", lambda fast: fast >= 1)
     windows, bursts = whole("windows", windows, 1, U32), whole("bursts", bursts, 1, U32)
     seed = whole("seed", seed, 0, U64)
-    for name, of in zip(("writes", "errors", "temperature"), drawn, strict=True):
-        if not isinstance(of, (int, float, Normal, LogNormal)) or isinstance(of, bool):
-            raise TypeError(f"{name}: give a number, Normal(...) or LogNormal(...)")
-        if isinstance(of, (int, float)):
-            real(name, of, "a number", lambda _: True)
-        least, most = _ends(of)
-        if name == "temperature" and not COLDEST <= least <= most <= HOTTEST:
-            raise UsageError(
-                f"temperature is {of}: all that may be drawn are {COLDEST:g} to {HOTTEST:g} degrees"
-            )
-        if name != "temperature" and least <= 0:
-            raise UsageError(f"{name} is {of}: all that may be drawn are above 0")
-    given = MIXED if workloads is None else workloads
-    if "rw" in given:
-        given = {"all": (1.0, given)}
-    named: dict[str, tuple[float, dict[str, Any]]] = {}
-    for name, one in given.items():
-        weight, options = one if isinstance(one, (tuple, list)) else (1.0, one)
-        if not isinstance(options, Mapping) or not weight > 0:
-            raise UsageError(f"workload {name}: give (weight, options), the weight above 0")
-        named[name] = (float(weight), dict(options))
-        write_share(options)
-        block_bytes(options)
-        unknown = sorted(options.keys() - set(WORKLOAD))
-        if unknown:
-            raise UsageError(
-                f"workload {name}: {unknown[0]} is none of a fleet's: take {', '.join(WORKLOAD)}"
-            )
-    if not named:
-        raise UsageError("no workloads: give options of bench, for example {'rw': 'randrw'}")
+    writes, errors, temperature = (
+        _drawn(name, of)
+        for name, of in zip(("writes", "errors", "temperature"), drawn, strict=True)
+    )
+    named = _named(MIXED if workloads is None else workloads)
     profile = profile_of(drive)
     if profile["endurance"] / acceleration < 10:
         raise UsageError(
@@ -343,16 +322,62 @@ def _kind(
             f"take {profile['endurance'] / 10:g} at most, so that a life has 10 erases or more"
         )
     bare = without(drive, (*OURS, "endurance", "program_failure", "erase_failure"))
-    kind = Kind(
-        bare, float(years), seed, *drawn, named, float(acceleration), windows, bursts, profile
-    )
+    common = (writes, errors, temperature, named, acceleration, windows, bursts, profile)
+    kind = Kind(bare, years, seed, *common)
     _check(kind)
     return kind
 
 
-def _ends(of: Drawn) -> tuple[float, float]:
-    """The least and the most of what may be drawn."""
-    return (of, of) if isinstance(of, (int, float)) else (of.at(0.0), of.at(1.0))
+def _drawn(name: str, of: Any) -> Drawn:
+    """A number or a distribution, of which all that may be drawn can be."""
+    value: Drawn
+    if isinstance(of, (Normal, LogNormal)):
+        value, least, most = of, of.at(0.0), of.at(1.0)
+    elif isinstance(of, (str, bytes, bool)) or not hasattr(of, "__float__"):
+        raise TypeError(f"{name}: give a number, Normal(...) or LogNormal(...)")
+    else:
+        value = least = most = real(name, of, "a number", lambda _: True)
+    if name == "temperature" and not COLDEST <= least <= most <= HOTTEST:
+        raise UsageError(
+            f"temperature is {said(of)}: all that may be drawn are {COLDEST:g} to {HOTTEST:g} degrees"
+        )
+    if name != "temperature" and not 0 < least <= most <= HIGHEST[name]:
+        raise UsageError(
+            f"{name} is {said(of)}: all that may be drawn are above 0, up to {HIGHEST[name]:g}"
+        )
+    return value
+
+
+def _named(given: Any) -> dict[str, tuple[float, dict[str, Any]]]:
+    """Workloads by name, each with its weight."""
+    shape = UsageError(
+        "workloads: give options of bench, for example {'rw': 'randrw'}, or several by name: "
+        "{'name': (weight, options)}"
+    )
+    if not isinstance(given, Mapping):
+        raise shape
+    if not given:
+        raise UsageError("no workloads: give options of bench, for example {'rw': 'randrw'}")
+    if "rw" in given:
+        given = {"all": (1.0, given)}
+    named: dict[str, tuple[float, dict[str, Any]]] = {}
+    for name, one in given.items():
+        pair = one if isinstance(one, (tuple, list)) else (1.0, one)
+        if not isinstance(name, str) or len(pair) != 2 or not isinstance(pair[1], Mapping):
+            raise shape
+        options = dict(pair[1])
+        weight = real(
+            f"weight of workload {name}", pair[0], "above 0, up to 1e9", lambda w: 0 < w <= 1e9
+        )
+        named[name] = (weight, options)
+        write_share(options)
+        block_bytes(options)
+        unknown = sorted(str(key) for key in options.keys() - set(WORKLOAD))
+        if unknown:
+            raise UsageError(
+                f"workload {name}: {unknown[0]} is none of a fleet's: take {', '.join(WORKLOAD)}"
+            )
+    return named
 
 
 def _check(kind: Kind) -> None:

@@ -202,16 +202,61 @@ def test_a_drive_that_cannot_be_is_a_row_with_its_error(client: Any) -> None:
         ({"workloads": {"rw": "randrw", "rate": 2}}, "rate is none of a fleet's"),
         ({"workloads": {"rw": "randrw", "qd": 0}}, "qd"),
         ({"workloads": {"rw": "randrw", "seed": 2}}, "seed is none"),
-        ({"workloads": {"a": (0, {"rw": "randrw"})}}, "weight above 0"),
         ({"workloads": {}}, "no workloads"),
+        *(
+            ({"workloads": wrong}, "workloads: give options of bench")
+            for wrong in ([1], 1, "randrw", {"a": (1, {"rw": "randrw"}, 3)}, {"a": "randrw"})
+        ),
+        *(
+            ({"workloads": {"a": (weight, {"rw": "randrw"})}}, "weight of workload a")
+            for weight in (0, float("inf"), float("nan"), 1e300)
+        ),
+        *(
+            ({"workloads": {"rw": "randrw", "bs": bs}}, "bs")
+            for bs in (0, "0k", "many", "5000000m", 1.5)
+        ),
+        *(
+            ({"workloads": {"rw": "randrw", "read_percent": percent}}, "read_percent|read-percent")
+            for percent in (-50, 101, 10**400, float("nan"))
+        ),
+        *(({"temperature": wrong}, "-55 to 150 degrees") for wrong in (-300, -270, 313.15)),
+        *(({"writes": wrong}, "writes") for wrong in (1e300, 1e9, LogNormal(4000.0, 1.0), -1)),
+        *(({"years": wrong}, "years") for wrong in (1e300, -1, 10**400)),
+        ({"seed": -1}, "seed: -1 cannot be"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_lives(options: Any, says: str) -> None:
     given = {"drives": 2, "scheduler": "tcp://127.0.0.1:1", **options}
     with pytest.raises(UsageError, match=says):
         ssdkit.fleet(given.pop("drives"), **given)
-    with pytest.raises(TypeError):
-        ssdkit.fleet(2, writes="many", scheduler="tcp://127.0.0.1:1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"writes": "many"},
+        {"writes": True},
+        {"seed": "x"},
+        {"seed": 1.0},
+        {"drive": None},
+        {"windows": True},
+        {"years": "5"},
+        {"workloads": {"rw": "randrw", "read_percent": "abc"}},
+        {"workloads": {"a": ("3", {"rw": "randrw"})}},
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_its_name(options: Any) -> None:
+    name = (
+        next(iter(options)) if "workloads" not in options else "read_percent|weight of workload a"
+    )
+    with pytest.raises(TypeError, match=name):
+        ssdkit.fleet(2, scheduler="tcp://127.0.0.1:1", **options)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    drawn: Any = (np.int64(1), 1, np.float32(40))
+    kind = _kind(DRIVE, np.float64(5), 1, drawn, None, (100.0, 4, 2))
+    assert life_of(kind, 0).drawn["writes"] == 1
 
 
 def test_a_life_takes_what_it_is_given() -> None:
@@ -246,9 +291,9 @@ def test_where_none_or_all_failed_the_interval_says_of_how_many() -> None:
         return [(float(a), float(b)) for a, b in zip(curve["lower"], curve["upper"], strict=True)]
 
     # Clopper and Pearson: none of 10 is up to 0.3085, from tables.
-    assert bounds([5.0] * 10, [False] * 10) == [(pytest.approx(1 - 0.3085, abs=1e-4), 1.0)]
+    assert bounds([5.0] * 10, [False] * 10)[0] == pytest.approx((1 - 0.3085, 1.0), abs=1e-4)
     at_once = bounds([5.0] * 10, [True] * 10)
-    assert at_once[1] == (0.0, pytest.approx(0.3085, abs=1e-4))
+    assert at_once[1] == pytest.approx((0.0, 0.3085), abs=1e-4)
     # Before the first failure, of those that were still seen then; after the last, no more
     # than before.
     some = bounds([1.0, *[2.0] * 10, 3.0], [False, *[True] * 10, True])
