@@ -111,26 +111,44 @@ def test_drives_that_are_written_more_wear_and_fail_earlier(client: Any) -> None
     assert load.num_rows == 60 and sum(load["failures"].to_pylist()) >= 6
 
 
-def test_acceleration_changes_little_of_when_drives_fail(client: Any) -> None:
-    def years(acceleration: float) -> float:
-        lives = ssdkit.fleet(
-            8, writes=WORN, acceleration=acceleration, scheduler=client, windows=20, bursts=8
-        )
-        return float(np.mean(lives.drives["years"].to_numpy()))
+def test_acceleration_scales_erases_failures_and_time_alike() -> None:
+    def told(acceleration: float) -> dict[str, float]:
+        kind = _kind(DRIVE, 5.0, 1, (0.5, 1.0, 40.0), None, (acceleration, 4, 2))
+        life = life_of(kind, 0)
+        keys = dict(part.split("=") for part in life.drive.split(",")[1:])
+        return {
+            "endurance": float(keys["endurance"]) * acceleration,
+            **{
+                key: float(keys[key]) / acceleration for key in ("program_failure", "erase_failure")
+            },
+            "requests": life.course["requests"] * acceleration,
+            "rest": life.course["rest"] * acceleration,
+            **{key: float(keys[key]) for key in ("rber_base", "rber_wear")},
+        }
 
-    assert years(50.0) == pytest.approx(years(100.0), rel=0.15)
+    # Half of the real drive's blocks a day, of requests of which half are writes.
+    expected = told(100.0)
+    assert expected["requests"] * 8 == pytest.approx(5 * 365.25 * 0.5 * 8192 * 2, rel=1e-3)
+    for acceleration in (10.0, 25.0, 500.0):
+        assert told(acceleration) == pytest.approx(expected, rel=1e-3)
 
 
-def test_bad_flash_and_heat_lose_data_and_repeat_reads(client: Any) -> None:
+def test_bad_flash_and_heat_each_lose_data_and_repeat_reads(client: Any) -> None:
     # Data that is as old as a year at least, of flash near its end.
     drive = DRIVE.replace("endurance_cliff=false", "endurance_cliff=false,endurance=400")
     common: dict[str, Any] = {"drive": drive, "acceleration": 20.0, "writes": 0.02, **SHORT}
-    good = ssdkit.fleet(3, errors=1.0, temperature=40.0, scheduler=client, **common)
-    bad = ssdkit.fleet(3, errors=40.0, temperature=70.0, scheduler=client, **common)
-    retries = [int(np.sum(of.windows["flash_retries"].to_numpy())) for of in (good, bad)]
-    assert retries[0] == 0 and retries[1] > 0
-    assert set(bad.drives["cause"].to_pylist()) == {"lost"}
+    good, hot, bad = (
+        ssdkit.fleet(2, errors=errors, temperature=temperature, scheduler=client, **common)
+        for errors, temperature in ((10.0, 40.0), (10.0, 70.0), (40.0, 40.0))
+    )
+    retries = [int(np.sum(of.windows["flash_retries"].to_numpy())) for of in (good, hot, bad)]
+    assert retries[0] == 0 and retries[1] > 0 and retries[2] > 0
     assert not any(good.drives["failed"].to_pylist())
+    assert set(hot.drives["cause"].to_pylist()) == set(bad.drives["cause"].to_pylist()) == {"lost"}
+    # At 1.1 eV charge is lost 35.3 times as fast at 70 degrees as at 40, as tables say.
+    kind = _kind(DRIVE, 5.0, 1, (0.5, 1.0, 70.0), None, (100.0, 4, 2))
+    time = re.search("retention_time=([0-9]+)s", life_of(kind, 0).drive)
+    assert time is not None and int(time[1]) == pytest.approx(30 * 86400 / 35.3, rel=0.002)
 
 
 def test_workloads_are_drawn_by_weight_and_curves_are_by_workload(client: Any) -> None:
