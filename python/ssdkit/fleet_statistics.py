@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 
 #: Drives of a group, and groups, at most.
 MOST = 1_000_000
+#: Reads beyond a percentile from which it is told, as of any run.
+FEWEST = 10
 #: Drives of like load that one is drawn of to replace another.
 ALIKE = 5
 
@@ -233,7 +235,9 @@ def striped_reads(
     seed: int,
 ) -> list[dict[str, float]]:
     """Percentiles of a read that asks ``n`` drives and has what it needs when ``k`` of them
-    have answered, over ``groups`` groups of drives that are drawn, beside those of one drive."""
+    have answered, over ``groups`` groups of drives that are drawn, beside those of one drive.
+    NaN where the drives' reads are too few: fewer than ten are beyond the latency of one drive
+    that a percentile rests on."""
     k, n, groups = (
         whole(name, value, 1, MOST) for name, value in (("k", k), ("n", n), ("groups", groups))
     )
@@ -244,6 +248,7 @@ def striped_reads(
         raise UsageError(f"n={n}: only {len(below)} drives are alive")
     edges = np.unique(np.concatenate([np.asarray(ends, np.int64) for ends in below]))
     shares = shares_below(edges, below, counts)
+    reads = sum(float(np.sum(count)) for count in counts)
     dice = np.random.Generator(np.random.PCG64(seed))
     drawn = [dice.choice(len(below), n, replace=False) for _ in range(groups)]
     striped = np.mean([at_least(shares[group], k) for group in drawn], axis=0)
@@ -251,8 +256,25 @@ def striped_reads(
     return [
         {
             "percentile": float(p),
-            "one_ns": percentile(edges, one, p),
-            "striped_ns": percentile(edges, striped, p),
+            "one_ns": _told(edges, one, p, reads * (1 - p / 100)),
+            "striped_ns": _told(edges, striped, p, reads * _beyond(p / 100, k, n)),
         }
         for p in at
     ]
+
+
+def _told(edges: NDArray[np.int64], chances: Floats, at: float, beyond: float) -> float:
+    """A percentile, or NaN where too few reads are beyond what it rests on."""
+    return percentile(edges, chances, at) if beyond > FEWEST - 1e-6 else float("nan")
+
+
+def _beyond(share: float, k: int, n: int) -> float:
+    """The share of one drive's reads that are beyond a latency below which this share of reads
+    has ``k`` of ``n`` answers, of drives that are alike."""
+    least, most = 0.0, 1.0
+    # Halved until it is as exact as it can be.
+    for _ in range(60):
+        middle = (least + most) / 2
+        done = at_least(np.full((n, 1), 1 - middle), k)[0]
+        least, most = (middle, most) if done > share else (least, middle)
+    return least

@@ -194,7 +194,7 @@ class Fleet:
         ``alive``, ``percentile``, ``one_ns`` (of one drive), ``striped_ns``. A read asks ``n``
         drives, by default ``k``, and has what it needs when ``k`` have answered. Of each
         window the drives that are alive at its end, in groups that are drawn; distributions
-        are those that the drives measured."""
+        are those that the drives measured. A percentile of too few reads is NaN."""
         pa = optional("pyarrow", "sweep")
         pc = optional("pyarrow.compute", "sweep")
         k = whole("k", k, 1, MOST)
