@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -272,6 +273,18 @@ def test_what_is_of_another_kind_is_refused_by_its_name(options: Any) -> None:
     )
     with pytest.raises(TypeError, match=name):
         ssdkit.fleet(2, scheduler="tcp://127.0.0.1:1", **options)
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs/fleets.md").read_text(encoding="utf-8")
+    # A dozen drives over some months tell it as well.
+    few = page.replace("fleet(200, ", "fleet(12, ").replace("years=5,", "years=0.25,")
+    assert few != page
+    example = doctest.DocTestParser().get_doctest(few, {}, "fleets.md", None, None)
+    monkeypatch.chdir(tmp_path)
+    ran = doctest.DocTestRunner().run(example)
+    assert ran.attempted == 5 and ran.failed == 0
+    assert (tmp_path / "lives").is_dir()
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
