@@ -105,17 +105,16 @@ def rate(runs: Runs, axes: Axes | None = None) -> Axes:
     return _keyed(_over_time(axes))
 
 
-def depth(
-    runs: Sequence[Report] | Mapping[str, Sequence[Report]], axes: Axes | None = None
-) -> Axes:
-    """Requests a second by how many are outstanding, a line for each name.
+def depth(runs: Runs | Mapping[str, Report | Sequence[Report]], axes: Axes | None = None) -> Axes:
+    """Requests a second by how many are outstanding, a line for each name; one without names.
 
     Raises UsageError for a run that is no closed loop.
     """
     axes = _new(axes)
     lines = runs if isinstance(runs, Mapping) else {"": runs}
     for at, (name, some) in enumerate(lines.items()):
-        points = sorted((_depth(run), run.iops) for run in some)
+        several = [some] if isinstance(some, Report) else some
+        points = sorted((_depth(run), run.iops) for run in several)
         x, y = zip(*points, strict=True) if points else ((), ())
         axes.plot(x, y, color=COLOURS[at % len(COLOURS)], marker="o", markersize=4, label=name)
     axes.set_xscale("log", base=2)
@@ -197,16 +196,19 @@ def valid(run: Report, axes: Axes | None = None) -> Axes:
 
 
 def comparison(
-    runs: Comparison | Sequence[Report] | Mapping[str, Report],
+    runs: Comparison | Runs,
     figures: Sequence[str] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Figures as multiples of those of the first run, with what is noise.
+    """Figures as multiples of those of the first run, with what is noise; of one run alone
+    there are none.
 
     A bar reaches over what 95 % of other such runs would give. What is no more than that is
     drawn open. `figures` are names of `Comparison.to_dict`; else all that differ are shown.
     """
-    found = (runs if isinstance(runs, Comparison) else compare(runs)).to_dict()
+    if not isinstance(runs, Comparison):
+        runs = compare([runs] if isinstance(runs, Report) else runs)
+    found = runs.to_dict()
     names = [run["name"] for run in found["runs"]]
     all_of = {figure["name"]: figure["runs"] for figure in found["figures"]}
     if unknown := [name for name in figures or () if name not in all_of]:
@@ -237,7 +239,8 @@ def comparison(
     axes.set_yticks(range(len(shown)), shown)
     axes.invert_yaxis()
     axes.set_xlabel(f"as a multiple of {names[0]}")
-    return _keyed(axes)
+    # Inside, its mark would be read as one more figure.
+    return _keyed(axes, below=True)
 
 
 def causes(run: Report | Explanation, kind: str = "reads", axes: Axes | None = None) -> Axes:

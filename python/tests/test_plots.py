@@ -70,6 +70,10 @@ def test_depths_are_in_order() -> None:
     (line,) = plots.depth({"znand": list(runs.values())}).lines
     assert _x(line) == [1, 2, 8]
     assert _y(line) == [runs[qd].iops for qd in (1, 2, 8)]
+    # One alone is a point, named or not.
+    for one in (runs[8], {"": runs[8]}, [runs[8]]):
+        (point,) = plots.depth(one).lines
+        assert (_x(point), _y(point)) == ([8], [runs[8].iops])
     paced = ssdkit.bench("mem:znand,size=64M", rw="randread", rate=1000, ios=100)
     with pytest.raises(ssdkit.UsageError, match="has no depth"):
         plots.depth([paced])
@@ -124,5 +128,11 @@ def test_differences_have_their_noise(report: ssdkit.Report) -> None:
     axes = plots.comparison(found, ["IOPS"])
     (bar,) = [of for of in axes.containers if isinstance(of, ErrorbarContainer)]
     assert _x(bar.lines[0]) == [pytest.approx(other.iops / report.iops)]
+    # The mark of the legend is no figure's.
+    axes.figure.canvas.draw()
+    legend, inside = axes.get_legend(), axes.get_window_extent()
+    assert legend is not None and legend.get_window_extent().y1 < inside.y0
+    (line,) = plots.comparison(report).lines
+    assert _x(line) == [1, 1], "one alone differs from none"
     with pytest.raises(ssdkit.UsageError, match="no figure 'speed': there are IOPS"):
         plots.comparison(found, ["speed"])
