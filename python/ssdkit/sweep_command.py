@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
-    except (Error, TypeError, MemoryError) as e:
+    except (Error, ImportError, TypeError, MemoryError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 2 if isinstance(e, TypeError) else 1
     except KeyboardInterrupt:

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ssdkit import _core
-from ssdkit._core import Error
+from ssdkit.table import needs
 
-
-def optional(module: str, extra: str) -> Any:
-    """A module that is imported when it is used. Raises :class:`ssdkit.Error` that says what
-    to install where it is not there."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as e:
-        if e.name is None or not module.startswith(e.name.split(".")[0]):
-            raise
-        package = module.split(".")[0]
-        raise Error(f"{package} is not here: pip install 'ssdkit[{extra}]'") from e
+#: A module that is imported when it is used.
+optional = needs
 
 
 @cache

@@ -22,6 +22,9 @@ def needs(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != name:
+            # It is there, and what it needs itself is not.
+            raise
         text = f"{name} is not installed: pip install 'ssdkit[{extra}]'"
         raise ImportError(text, name=name) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,15 @@ def test_frames_say_what_installs_them(
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(ImportError, match=r"pandas is not installed: pip install 'ssdkit\[frames"):
         report.series.pandas()
+    needing: dict[str, Callable[[], object]] = {
+        "distributed": lambda: ssdkit.sweep({"drive": "mem:znand,size=64M"}, {"rw": ["randread"]}),
+        "pyarrow": lambda: ssdkit.fleet(1, windows=1, bursts=1),
+    }
+    for module, asks in needing.items():
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+        missing = rf"{module} is not installed: pip install 'ssdkit\[sweep"
+        with pytest.raises(ImportError, match=missing):
+            asks()
 
 
 def test_stories_sum_to_their_latency(report: ssdkit.Report) -> None:
