@@ -20,7 +20,8 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in cells), "it is kept without"
     resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=120, resources=resources).execute()
+    # One that hangs ends some day; how fast the machine is decides nothing.
+    NotebookClient(notebook, timeout=3600, resources=resources).execute()
     assert any(output.output_type == "display_data" for cell in cells for output in cell.outputs)
 
 
