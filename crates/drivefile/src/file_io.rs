@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
@@ -83,12 +84,15 @@ pub(crate) fn read_or_zeros(storage: &dyn FileIo, offset: u64, bytes: &mut [u8])
 /// The beginning of 2020: a clock that is before it was never set.
 const CLOCK_SET: u32 = 1_577_836_800;
 
-/// A locked file of the system: alone, or together with others that only read.
+/// A locked file of the system: alone, or together with others that only read. Dropping it
+/// gives the lock back, also where a process that was forked meanwhile has the file open.
 #[derive(Debug)]
 pub struct SystemFile {
     file: File,
     /// Opened for reading only.
     read_only: bool,
+    /// The process that locked it.
+    process: u32,
 }
 
 /// The longest pages that a host has.
@@ -114,7 +118,7 @@ impl SystemFile {
             _ => named(path, "making it", &e),
         })?;
         lock(&file, path, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(SystemFile { file, read_only: false })
+        Ok(SystemFile { file, read_only: false, process: process::id() })
     }
 
     /// Opens and locks a regular file: the one of this name when it is locked.
@@ -135,7 +139,7 @@ impl SystemFile {
         for _ in 0..OPEN_TRIES {
             let file = open_regular(path, read_only)?;
             lock(&file, path, how)?;
-            let storage = SystemFile { file, read_only };
+            let storage = SystemFile { file, read_only, process: process::id() };
             // Another file may have taken its name before it was locked.
             if storage.is_in(fs::metadata(path)) {
                 return Ok(storage);
@@ -163,6 +167,16 @@ impl SystemFile {
     /// The file itself.
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+}
+
+impl Drop for SystemFile {
+    fn drop(&mut self) {
+        // A process that was forked shares the lock: closing alone would leave it to that,
+        // and that one is not to take it from its parent.
+        if self.process == process::id() {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A thread that does one job at a time for whoever has it, as a sync takes long.
 
 use std::io;
+use std::mem;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, OnceLock};
@@ -39,6 +41,8 @@ pub struct Service<J, D> {
     jobs: Option<SyncSender<J>>,
     done: Receiver<D>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    process: u32,
     wakes: Arc<Wakes>,
 }
 
@@ -58,7 +62,8 @@ impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
             }
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(Service { jobs: Some(jobs), done, thread: Some(thread), wakes })
+        let (jobs, thread, process) = (Some(jobs), Some(thread), process::id());
+        Ok(Service { jobs, done, thread, process, wakes })
     }
 
     /// Who is told when a job is done.
@@ -96,10 +101,14 @@ fn gone() -> io::Error {
 
 impl<J, D> Drop for Service<J, D> {
     /// Waits for the thread, which has the file open, so that it can be opened
-    /// again at once.
+    /// again at once. A process that was forked has no thread to wait for.
     fn drop(&mut self) {
         self.jobs.take();
+        let thread = self.thread.take();
+        if self.process != process::id() {
+            return mem::forget(thread);
+        }
         // It holds one answer at most, for which there is room.
-        let _ = self.thread.take().map(JoinHandle::join);
+        let _ = thread.map(JoinHandle::join);
     }
 }

@@ -40,6 +40,19 @@ fn a_second_opener_is_refused_by_name() {
     assert!(matches!(DriveFile::create(&path, &header(8)), Err(FileError::Exists { .. })));
 }
 
+/// A process that was forked has such a copy of what was open.
+#[test]
+fn a_copy_of_its_descriptor_keeps_no_file_locked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    DriveFile::create(&path, &header(8)).unwrap().close().unwrap();
+    let storage = SystemFile::open(&path, false).unwrap();
+    let copy = storage.file().try_clone().unwrap();
+    drop(storage);
+    DriveFile::open(&path, false).unwrap();
+    drop(copy);
+}
+
 #[test]
 fn what_is_locked_is_what_has_the_name() {
     let folder = tempfile::tempdir().unwrap();
