@@ -22,7 +22,8 @@ from ssdkit.commands import (
     twin,
 )
 from ssdkit.comparison import Comparison, compare
-from ssdkit.drive import Completions, Counters, Drive, Op
+from ssdkit.completions import Completions
+from ssdkit.drive import Counters, Drive, Op
 from ssdkit.explanation import Explanation
 from ssdkit.fleets import Fleet, LogNormal, Normal, fleet
 from ssdkit.histogram import Histogram

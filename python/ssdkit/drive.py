@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -12,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdkit import _core
-from ssdkit._core import Error, UsageError
+from ssdkit._core import UsageError
+from ssdkit._names import named, stands
 from ssdkit._numbers import LATEST, U64, said, whole
+from ssdkit.completions import Completions, Unsigned, compare
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Integers: TypeAlias = npt.NDArray[np.int64]
-Unsigned: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 #: A victim policy: of a unit's closed chunks, which is collected next. It is given the unit's
@@ -111,79 +113,15 @@ class Counters:
         return Counters(**{name: getattr(self, name) - getattr(before, name) for name in names})
 
 
-class Completions:
-    """What became of requests, in the order in which they completed.
-
-    All columns have a value for each request. They are arrays over memory of their own.
-    """
-
-    id: Unsigned
-    """The numbers that `submit` gave."""
-    submitted: Unsigned
-    """When each started, in ns of drive time: its `at`, or when there was room for it."""
-    completed: Unsigned
-    """When each completed, in ns of drive time."""
-    code: npt.NDArray[np.uint16]
-    """The NVMe status of each, as a number; `status` has it in words."""
-    stories: Mapping[str, Unsigned]
-    """Where the time of each went: by part, ns. Empty unless the drive tells stories."""
-
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        self.id = columns["id"]
-        self.submitted = columns["submitted"]
-        self.completed = columns["completed"]
-        self.code = columns["code"]
-        self.stories = columns.get("stories", {})
-        self._data: npt.NDArray[np.uint8] | None = columns.get("data")
-        self._bounds: Unsigned | None = columns.get("bounds")
-
-    def __len__(self) -> int:
-        return len(self.id)
-
-    def __repr__(self) -> str:
-        failed = int(np.count_nonzero(self.code))
-        return f"<Completions of {len(self)} requests, {failed} failed>"
-
-    @property
-    def latency(self) -> Unsigned:
-        """How long each took, in ns."""
-        return self.completed - self.submitted
-
-    @property
-    def ok(self) -> npt.NDArray[np.bool_]:
-        """Whether each did what it was asked."""
-        return np.equal(self.code, 0)
-
-    @property
-    def status(self) -> npt.NDArray[np.str_]:
-        """How each ended, in words: "success", "unrecovered read error", "aborted" and so on."""
-        codes, where = np.unique(self.code, return_inverse=True)
-        return np.array([_core.status_name(int(code)) for code in codes], dtype=np.str_)[where]
-
-    @property
-    def data(self) -> npt.NDArray[np.uint8]:
-        """What was read, one after the other, of requests whose data was to be kept."""
-        return np.empty(0, np.uint8) if self._data is None else self._data
-
-    def data_of(self, row: int) -> npt.NDArray[np.uint8]:
-        """What the request of a row read; no bytes where it kept none."""
-        row = range(len(self))[row]
-        if self._bounds is None:
-            return self.data[:0]
-        return self.data[int(self._bounds[row]) : int(self._bounds[row + 1])]
-
-    def by_id(self) -> npt.NDArray[np.intp]:
-        """The rows in the order of the requests' numbers: `c.latency[c.by_id()]`."""
-        return np.argsort(self.id, kind="stable")
-
-
 class Drive:
     """A drive in this process, in virtual time, whose requests are one's own.
 
     `name` is a `mem:` drive, or a drive file (`ssd:FILE`, or its path); keys of a `mem:` drive
     may be given as keywords: `Drive("mem:tlc", size="64M")`. `fault` takes fault rules, as
-    the command line does. Time goes on only in `advance` and `run`, which release the
-    interpreter's lock; the same calls give the same completions, to the bit.
+    the command line does. `seed` is that of the drive's policies and of fault rules; a drive
+    file has its own from when it was made, and then it is that of fault rules alone. Time goes
+    on only in `advance` and `run`, which release the interpreter's lock; the same calls give
+    the same completions, to the bit.
 
     At most `qd` requests are inside the drive at once; all others wait in front of it, in the
     order of their times, up to 4194304 of them. `submit` refuses what is more, and takes then
@@ -194,7 +132,10 @@ class Drive:
     drive needs `streams=`.
 
     A drive file is shut down by `close`, or at the end of a `with`; else it is left as by a
-    power cut.
+    power cut. It stays this drive's when it is renamed.
+
+    A drive is used by the process that opened it. In one that was forked from that all calls
+    raise `Error`, and the end of a `with`, or of the object, does nothing.
 
     Raises `DriveError` where no such drive can be, `UsageError` for anything else that cannot.
 
@@ -211,7 +152,7 @@ class Drive:
 
     def __init__(
         self,
-        name: str,
+        name: str | os.PathLike[str],
         *,
         seed: int = 1,
         qd: int | None = None,
@@ -233,7 +174,7 @@ class Drive:
         self._placement = placement
 
     def __repr__(self) -> str:
-        return f"<Drive {self.name}{', closed' if self.closed else ''}>"
+        return f"<Drive {self.name}{stands(self._native)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -244,7 +185,9 @@ class Drive:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        # What ends in a forked process is that one alone.
+        if not self._native.inherited:
+            self.close()
 
     @property
     def name(self) -> str:
@@ -332,6 +275,21 @@ class Drive:
         >>> done.id.tolist(), bytes(done.data_of(2)[:3]), drive.now > 1_000_000
         ([0, 1, 2], b'\\x07\\x07\\x07', True)
         """
+        rows, columns, payload = self._asked(op, offset, length, at, fua, placement, data)
+        first = self._native.submit(rows, columns, payload, keep)
+        return np.arange(first, first + rows, dtype=np.uint64)
+
+    def _asked(
+        self,
+        op: npt.ArrayLike,
+        offset: npt.ArrayLike,
+        length: npt.ArrayLike,
+        at: npt.ArrayLike | None,
+        fua: npt.ArrayLike,
+        placement: npt.ArrayLike | PlacementPolicy | None,
+        data: Bytes | None,
+    ) -> tuple[int, dict[str, Any], npt.NDArray[np.uint8] | None]:
+        """How many requests these are, their columns, and what they write."""
         ops = _ops(op)
         offsets, lengths = _column("offset", offset), _column("length", length)
         times = None if at is None else _column("at", at)
@@ -348,8 +306,6 @@ class Drive:
             streams = _column("placement", of_stream, np.uint8)
         if isinstance(streams, np.ndarray):
             rows = max(rows, len(streams))
-        rows = 1 if rows < 0 else rows
-        payload = None if data is None else _payload(data)
         columns = {
             "op": ops,
             "offset": offsets,
@@ -358,8 +314,7 @@ class Drive:
             "placement": streams,
             "at": times,
         }
-        first = self._native.submit(rows, columns, payload, keep)
-        return np.arange(first, first + rows, dtype=np.uint64)
+        return 1 if rows < 0 else rows, columns, None if data is None else _payload(data)
 
     def advance(self, *, to: int | None = None, completions: int | None = None) -> Completions:
         """Lets time go on: until all requests have completed; or `to` a time, in ns; or until
@@ -397,10 +352,11 @@ class Drive:
         expect: Bytes | None = None,
     ) -> Completions:
         """Submits requests, and lets time go on until all have completed: in a closed loop of
-        `qd`, or with `at` in an open one. Takes what `submit` does.
+        `qd` (of this call alone; without, of the drive's), or with `at` in an open one. Takes
+        what `submit` does. No other thread's call comes between.
 
         `expect` has the bytes that the reads must give, one after the other: what was written, of
-        a drive that keeps data. Raises `Error` where one gives other bytes.
+        a drive that keeps data. Raises `Error` where one gives other bytes, or failed.
 
         >>> drive = Drive("mem:tlc", size="64M", stories=True)
         >>> done = drive.run("write", np.arange(64) * 65536, 65536, qd=4)
@@ -411,21 +367,15 @@ class Drive:
         Traceback (most recent call last):
         ssdkit.Error: request 66 read other bytes than were expected, from its byte 0 on
         """
-        if qd is not None:
-            self.qd = qd
-        ids = self.submit(
-            op,
-            offset,
-            length,
-            at=at,
-            fua=fua,
-            placement=placement,
-            data=data,
-            keep=keep or expect is not None,
-        )
-        done = self.advance()
-        if expect is not None and len(ids):
-            _compare(done, int(ids[0]), _payload(expect))
+        qd = None if qd is None else whole("qd", qd, 1, MOST_QD)
+        rows, columns, payload = self._asked(op, offset, length, at, fua, placement, data)
+        wanted = None if expect is None else _payload(expect)
+        keep = keep or wanted is not None
+        first, all_of_it = self._native.run(rows, columns, payload, keep, qd)
+        done = Completions(all_of_it)
+        if wanted is not None:
+            reads = np.broadcast_to(np.equal(columns["op"], Op.READ), (rows,))
+            compare(done, first, reads, wanted)
         return done
 
     def flush(self) -> Completions:
@@ -482,23 +432,6 @@ class Drive:
         """Shuts the drive down, and gives its memory up. Requests that wait are dropped. A
         second time it does nothing."""
         self._native.close()
-
-
-def named(name: str, keys: Mapping[str, object]) -> str:
-    """A drive's name with keys that were given as keywords.
-
-    >>> named("mem:tlc", {"size": "1G", "suspend": True})
-    'mem:tlc,size=1G,suspend=true'
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"a drive's name is a text, not {type(name).__name__}")
-    if keys and not name.startswith("mem:"):
-        raise UsageError(f"{name}: keys are for mem: drives; leave out {', '.join(keys)}")
-    texts = {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in keys.items()
-    }
-    return name + "".join(f",{key}={text}" for key, text in texts.items())
 
 
 def _ops(op: npt.ArrayLike) -> Any:
@@ -564,22 +497,3 @@ def _payload(data: Bytes) -> npt.NDArray[np.uint8]:
     if array.dtype != np.uint8:
         raise TypeError(f"data: bytes are wanted, or an array of uint8, not of {array.dtype}")
     return np.ascontiguousarray(array).reshape(-1)
-
-
-def _compare(done: Completions, first: int, expected: npt.NDArray[np.uint8]) -> None:
-    """Raises `Error` where requests from `first` on read something else."""
-    rows = [row for row in done.by_id().tolist() if done.id[row] >= first]
-    at = 0
-    for row in rows:
-        read = done.data_of(row)
-        wanted = expected[at : at + len(read)]
-        at += len(read)
-        if not np.array_equal(read, wanted):
-            same = read[: len(wanted)] == wanted
-            byte = int(np.argmin(same)) if not same.all() else len(wanted)
-            raise Error(
-                f"request {done.id[row]} read other bytes than were expected, from its byte "
-                f"{byte} on"
-            )
-    if at != len(expected):
-        raise UsageError(f"the reads gave {at} bytes, and {len(expected)} were expected")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from ssdkit import _core
+from ssdkit._names import named, stands
 from ssdkit._numbers import U64, whole
-from ssdkit.drive import named
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,10 +30,14 @@ class KeyValue:
 
     On a drive file the store is found again; one that was never used gets a new one, and on
     anything else it is refused. `memory` is for pages, or for values on their way, in bytes.
+    `seed` is that of a `mem:` drive's policies; a drive file has its own.
 
     Keys have at most 255 bytes. What was done is durable after `flush` or `close`; a drive file
     is shut down by `close`, or at the end of a `with`. A call ends when its operations have, and
     `now` is then drive time, in ns.
+
+    A store is used by the process that opened it. In one that was forked from that all calls
+    raise `Error`, and the end of a `with`, or of the object, does nothing.
 
     Raises `DriveError` where no such drive can be, `UsageError` for what else cannot, and `Error`
     where the drive fails.
@@ -46,7 +51,7 @@ class KeyValue:
 
     def __init__(
         self,
-        name: str,
+        name: str | os.PathLike[str],
         store: str | None = None,
         *,
         seed: int = 1,
@@ -57,7 +62,7 @@ class KeyValue:
         self._native = _core.KeyValue(named(name, keys), store, *numbers)
 
     def __repr__(self) -> str:
-        return f"<KeyValue {self.store} on {self.name}{', closed' if self.closed else ''}>"
+        return f"<KeyValue {self.store} on {self.name}{stands(self._native)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +73,9 @@ class KeyValue:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        # What ends in a forked process is that one alone.
+        if not self._native.inherited:
+            self.close()
 
     @property
     def name(self) -> str:

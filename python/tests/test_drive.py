@@ -1,9 +1,10 @@
 """Drives whose requests are one's own."""
 
 import json
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,16 @@ def test_other_bytes_than_expected_are_told() -> None:
         drive.run("read", [BLOCK, 0], expect=wrong)
     with pytest.raises(ssdkit.UsageError, match="gave 4096 bytes, and 5000 were"):
         drive.run("read", 0, expect=b"a" * 4096 + b"b" * 904)
+    # What could not be read is told, whatever is expected.
+    for expect in (b"", b"a" * BLOCK, bytes(BLOCK)):
+        with pytest.raises(ssdkit.Error, match="request [0-9]+ read nothing: address out of range"):
+            drive.run("read", drive.size, expect=expect)
+    with pytest.raises(ssdkit.Error, match="request 10 read nothing: address out of range"):
+        drive.run([Op.WRITE, Op.READ], [0, drive.size], data=b"a" * BLOCK, expect=b"")
+    done = drive.run(
+        [Op.WRITE, Op.READ], [drive.size, BLOCK], data=b"b" * BLOCK, expect=b"a" * BLOCK
+    )
+    assert done.status[done.by_id()].tolist() == ["address out of range", "success"]
     # A medium that loses what it has is found out, or says so.
     bad = Drive(SMALL, fault="medium:bitrot,probability=1", qd=1)
     bad.run("write", np.arange(512) * BLOCK, data=b"a" * 512 * BLOCK)
@@ -200,6 +211,79 @@ def test_a_drive_file_is_found_again(tmp_path: Path) -> None:
         assert bytes(drive.run("read", 0, keep=True).data) == b"v" * BLOCK
 
 
+def test_a_drive_file_that_went_elsewhere_is_found_after_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    ssdkit.create("a.ssd", "tlc", size="64M")
+    with Drive("a.ssd") as drive:
+        monkeypatch.chdir(tmp_path)
+        goes: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: (there / "a.ssd").rename("b.ssd"),
+            # Another file has its name.
+            lambda: ssdkit.create(there / "a.ssd", "tlc", size="64M"),
+            lambda: there.rename("elsewhere"),
+        ]
+        for n, go in enumerate(goes):
+            drive.run("write", n * BLOCK, data=bytes([n]) * BLOCK, fua=True)
+            go()
+            drive.cut()
+            drive.run("read", n * BLOCK, expect=bytes([n]) * BLOCK)
+        assert drive.name == "ssd:a.ssd"
+    with Drive(Path("b.ssd")) as drive:
+        expect = np.repeat(np.arange(4, dtype=np.uint8), BLOCK)
+        drive.run("read", np.arange(4) * BLOCK, expect=expect)
+        # Without a name it lasts as long as the drive.
+        Path("b.ssd").unlink()
+        drive.cut()
+        drive.run("read", 3 * BLOCK, expect=b"\3" * BLOCK)
+
+
+def test_a_path_that_leads_to_no_drive_is_told_as_with_its_scheme(tmp_path: Path) -> None:
+    path = tmp_path / "a.ssd"
+    ssdkit.create(path, "tlc", size="16M", groups=2, pus=2, pages=16)
+    damaged = bytearray(path.read_bytes())
+    damaged[:512] = os.urandom(512)
+    for name, made, words in [
+        ("none.ssd", None, "no such file; make it with `ssdkit create`"),
+        ("junk.ssd", b"x" * 100_000, "this is not a drive file"),
+        ("empty.ssd", b"", "this is not a drive file"),
+        ("damaged.ssd", damaged, "this is not a drive file"),
+        ("directory.ssd", "directory", "a drive file is a regular file"),
+    ]:
+        at = tmp_path / name
+        if isinstance(made, bytes | bytearray):
+            at.write_bytes(made)
+        elif made:
+            at.mkdir()
+        for opens in (Drive, ssdkit.KeyValue):
+            told = []
+            for one in (str(at), at, f"ssd:{at}", f"file:{at}"):
+                with pytest.raises(ssdkit.UsageError, match=words) as raised:
+                    opens(one)
+                told.append((type(raised.value), str(raised.value)))
+            assert len(set(told)) == 1, told
+    # Keys are those of other files.
+    with pytest.raises(ssdkit.UsageError, match="take a mem: drive or a drive file"):
+        Drive(f"{tmp_path}/junk.ssd,direct=false")
+
+
+def test_a_path_is_one_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.ssd", "b", "mem:tlc"):
+        ssdkit.create(Path(tmp_path, name), "tlc", size="16M", groups=2, pus=2, pages=16)
+        for path in (Path(name), Path(tmp_path, name)):
+            with Drive(path) as drive:
+                assert drive.run("write", 0, data=b"a" * BLOCK).ok.all()
+        with Drive(Path(name)) as drive:
+            drive.run("read", 0, expect=b"a" * BLOCK)
+
+
 def test_open_loops_count_from_their_times() -> None:
     drive = Drive(SMALL, qd=2)
     done = drive.run("write", np.zeros(100, np.int64), at=np.full(100, 5_000))
@@ -225,6 +309,14 @@ def test_the_depth_is_kept_and_may_change() -> None:
     drive.advance(completions=10)
     assert drive.inside == 64 and drive.waiting == 89
     assert len(drive.advance()) > 0 and drive.waiting == 0
+    # That of a call is of this call.
+    done = drive.run("write", np.arange(10) * BLOCK, qd=1)
+    assert (done.submitted[1:] >= done.completed[:-1]).all() and drive.qd == 64
+    with pytest.raises(ssdkit.UsageError, match="qd: 0 cannot be"):
+        drive.run("write", 0, qd=0)
+    with pytest.raises(ssdkit.UsageError, match="the writes are of 4096 bytes"):
+        drive.run("write", 0, qd=1, data=b"1")
+    assert drive.qd == 64 and drive.waiting == 0
     for wrong in (0, 65_537):
         with pytest.raises(ssdkit.UsageError, match=f"qd: {wrong} cannot be: 1 to 65536"):
             drive.qd = wrong
@@ -344,6 +436,27 @@ def test_others_run_meanwhile_and_one_at_a_time() -> None:
             refused.append(str(error))
     assert steps > 10 and any("one call at a time" in text for text in refused)
     assert drive.waiting == 0
+
+
+def test_a_run_is_one_call() -> None:
+    """No other thread's takes its completions."""
+    drive, others = Drive(SMALL, store="none"), list[int]()
+
+    def run(rows: int) -> None:
+        for _ in range(300):
+            try:
+                given = len(drive.run("read", np.zeros(rows, np.int64)))
+            except ssdkit.Error as e:
+                assert "one call at a time" in str(e)
+            else:
+                others.extend([given] if given != rows else [])
+
+    threads = [threading.Thread(target=run, args=(rows,)) for rows in (1000, 1001, 1002)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert others == [] and drive.waiting == 0
 
 
 def test_ctrl_c_ends_it_and_nothing_is_lost() -> None:

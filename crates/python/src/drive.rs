@@ -2,8 +2,8 @@
 //!
 //! Guarantees: the interpreter's lock is released while drive time goes on; one call at a
 //! time, another is refused; what completed before a call failed is given by the next one.
-//! A drive in a file is as after a power cut unless it is closed. Fails as the drive's
-//! making does, and as [`load::host`] tells.
+//! A drive in a file is as after a power cut unless it is closed. A drive is used by the
+//! process that made it alone. Fails as the drive's making does, and as [`load::host`] tells.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use ::drive::cut::cut;
 use ::drive::fault_rules::FaultArgs;
 use ::drive::restore::Restored;
-use ::drive::spec::{DriveSpec, FileSpec};
+use ::drive::spec::DriveSpec;
 use ::drive::stack::{self, needs_blocks, needs_stories};
 use ::drive::whole::{Boxed, Observed, devices};
 use ::drive::{DriveConfig, Error as Failure};
 use device::OpenChannel;
-use load::host::{Completions, Host, Until};
+use load::host::{Completions, Data, Host, Request, Until};
 use port::Time;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,7 +25,9 @@ use targets::Victim;
 use crate::arguments::parsed;
 use crate::columns::{Columns, LATEST, given};
 use crate::error::{Error, UsageError, raised};
+use crate::place::{Place, meant};
 use crate::policy::{PYTHON, Policy};
+use crate::process::{self, Owned, Process};
 use crate::value::python;
 
 /// Between two looks whether Python has something to say, at least.
@@ -38,7 +40,7 @@ struct Made {
     config: DriveConfig,
     seed: u64,
     /// The file that it is in.
-    file: Option<FileSpec>,
+    file: Option<Place>,
     policy: Option<Arc<Policy>>,
     stories: bool,
 }
@@ -49,12 +51,20 @@ struct Running {
     made: Made,
     /// What has completed and was not given, as a call failed.
     held: Option<Completions>,
+    process: Process,
+}
+
+/// Requests of Python's, and what they write.
+struct Asked {
+    requests: Vec<Request>,
+    data: Option<Data>,
+    keep: bool,
 }
 
 /// The native half of `ssdkit.Drive`.
 #[pyclass(frozen, module = "ssdkit._core", name = "Drive")]
 pub struct PyDrive {
-    running: Mutex<Option<Running>>,
+    running: Owned<Mutex<Option<Running>>>,
     name: String,
 }
 
@@ -73,23 +83,28 @@ impl PyDrive {
     ) -> PyResult<PyDrive> {
         let faults: FaultArgs = parsed("drive", &[], faults)?;
         let policy = victim.map(Policy::new);
-        let made = py.detach(|| {
-            let restored = opened(name, seed, &faults, policy.as_ref())?;
+        let process = Process::this();
+        let make = || {
+            let spec = meant(name)?;
+            let restored = opened(&spec, seed, &faults, policy.as_ref())?;
             let ready = restored.ready();
             let Restored { config, seed, drive, .. } = restored;
             if stories {
                 needs_stories(&config)?;
             }
-            let file = match name.parse::<DriveSpec>()?.found()? {
-                DriveSpec::File(spec) if !spec.copy => Some(spec),
+            let file = match spec {
+                DriveSpec::File(spec) if !spec.copy => Some(Place::of(spec)?),
                 _ => None,
             };
-            let made = Made { config, seed, file, policy, stories };
+            let made = Made { config, seed, file, policy: policy.clone(), stories };
             Running::begin(drive, ready, qd, made)
-        });
+        };
+        let Some(made) = py.detach(|| process::unless_left(make)) else {
+            return Err(left(process, policy.as_ref()));
+        };
         let running = made.map_err(|e| raised(&e))?;
         let name = running.made.config.name.clone();
-        Ok(PyDrive { running: Mutex::new(Some(running)), name })
+        Ok(PyDrive { running: Owned::new("drive", Mutex::new(Some(running))), name })
     }
 
     #[getter]
@@ -139,14 +154,26 @@ impl PyDrive {
         data: Option<numpy::PyReadonlyArray1<'_, u8>>,
         keep: bool,
     ) -> PyResult<u64> {
-        let requests = Columns::new(rows, columns)?;
         let mut running = self.running()?;
-        let (host, rows) = (&mut running.get().host, requests.requests()?);
-        let bytes = data.as_ref().map(|data| data.as_slice()).transpose()?;
-        // Copied while no other thread of Python can change it.
-        let bytes = bytes.map(Arc::from);
-        let taken = py.detach(|| host.submit(rows.iter().copied(), bytes, keep));
-        taken.map_err(|e| raised(&e))
+        let asked = Asked::new(rows, columns, data.as_ref(), keep)?;
+        running.get().submit(py, asked)
+    }
+
+    /// Takes requests, and goes on until nothing is asked, with `qd` of them inside at once
+    /// where that is told: the first one's number, and what completed.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        rows: usize,
+        columns: &Bound<'_, PyDict>,
+        data: Option<numpy::PyReadonlyArray1<'_, u8>>,
+        keep: bool,
+        qd: Option<usize>,
+    ) -> PyResult<(u64, Bound<'py, PyDict>)> {
+        let mut running = self.running()?;
+        let asked = Asked::new(rows, columns, data.as_ref(), keep)?;
+        let (first, all) = running.get().run(py, asked, qd)?;
+        Ok((first, given(py, all)?))
     }
 
     /// Goes on: until nothing is asked; or until a time; or until so many have completed.
@@ -220,9 +247,13 @@ impl PyDrive {
     /// The power is cut and comes back: what was asked and had not completed.
     fn cut<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut running = self.running()?;
+        let policy = running.get().made.policy.clone();
         let running = &mut *running.0;
-        let lost = py.detach(move || cut_power(running));
-        given(py, lost.map_err(|e| raised(&e))?)
+        let lost = py.detach(move || process::unless_left(|| cut_power(running)));
+        match lost {
+            Some(lost) => given(py, lost.map_err(|e| raised(&e))?),
+            None => Err(left(self.running.process(), policy.as_ref())),
+        }
     }
 
     /// Puts it away. False where that was done before.
@@ -239,6 +270,26 @@ impl PyDrive {
     #[getter]
     fn closed(&self) -> PyResult<bool> {
         Ok(self.locked()?.is_none())
+    }
+
+    /// Whether this process has it from another, and cannot use it.
+    #[getter]
+    fn inherited(&self) -> bool {
+        !self.running.process().is_this()
+    }
+}
+
+impl Asked {
+    fn new(
+        rows: usize,
+        columns: &Bound<'_, PyDict>,
+        data: Option<&numpy::PyReadonlyArray1<'_, u8>>,
+        keep: bool,
+    ) -> PyResult<Asked> {
+        let requests = Columns::new(rows, columns)?.requests()?;
+        let bytes = data.map(|data| data.as_slice()).transpose()?;
+        // Copied while no other thread of Python can change it.
+        Ok(Asked { requests, data: bytes.map(Arc::from), keep })
     }
 }
 
@@ -257,7 +308,7 @@ impl Used<'_> {
 
 impl PyDrive {
     fn locked(&self) -> PyResult<MutexGuard<'_, Option<Running>>> {
-        match self.running.try_lock() {
+        match self.running.get()?.try_lock() {
             Ok(running) => Ok(running),
             Err(TryLockError::WouldBlock) => Err(Error::new_err(
                 "the drive is running: one call at a time, and none from its own policy",
@@ -290,11 +341,31 @@ impl Running {
         if let Some(policy) = &made.policy {
             host.set_stop(policy.stop());
         }
-        Ok(Running { host, made, held: None })
+        Ok(Running { host, made, held: None, process: Process::this() })
+    }
+
+    fn submit(&mut self, py: Python<'_>, asked: Asked) -> PyResult<u64> {
+        let (host, Asked { requests, data, keep }) = (&mut self.host, asked);
+        let taken = py.detach(|| host.submit(requests.iter().copied(), data, keep));
+        taken.map_err(|e| raised(&e))
+    }
+
+    fn run(
+        &mut self,
+        py: Python<'_>,
+        asked: Asked,
+        qd: Option<usize>,
+    ) -> PyResult<(u64, Completions)> {
+        let depth = self.host.depth();
+        self.host.set_depth(qd.unwrap_or(depth)).map_err(|e| raised(&e))?;
+        let first = self.submit(py, asked);
+        let ran = first.and_then(|first| Ok((first, self.advance(py, Until::Idle)?)));
+        self.host.set_depth(depth).map_err(|e| raised(&e))?;
+        ran
     }
 
     fn advance(&mut self, py: Python<'_>, until: Until) -> PyResult<Completions> {
-        let (mut looked, mut signal) = (Instant::now(), None);
+        let (mut looked, mut signal, process) = (Instant::now(), None, self.process);
         let mut look = || {
             if looked.elapsed() >= LOOK_EVERY {
                 // An interpreter that ends takes nobody in.
@@ -303,13 +374,18 @@ impl Running {
                     None => return false,
                 }
                 looked = Instant::now();
+                // What was called may have forked.
+                return signal.is_none() && process.is_this();
             }
             signal.is_none()
         };
         let host = &mut self.host;
-        let advanced = py.detach(|| host.advance(until, &mut look));
+        let advanced = py.detach(|| process::unless_left(|| host.advance(until, &mut look)));
         // One that came since is raised here, and not when what completed is given away.
         let signal = signal.or_else(|| py.check_signals().err());
+        let Some(advanced) = advanced.filter(|_| process.is_this()) else {
+            return Err(signal.unwrap_or_else(|| left(process, self.made.policy.as_ref())));
+        };
         let raises = signal.or_else(|| self.made.policy.as_ref()?.raised());
         let all = match (advanced, raises.as_ref()) {
             (Ok(all), _) => all,
@@ -330,6 +406,13 @@ impl Running {
     }
 }
 
+/// What is raised where this process was forked in the midst of a call, and left it: what its
+/// policy raised, or that the drive is another's.
+fn left(process: Process, policy: Option<&Arc<Policy>>) -> PyErr {
+    let refused = || raised(&process.refusal("drive"));
+    policy.and_then(|policy| policy.raised()).unwrap_or_else(refused)
+}
+
 /// Cuts the power of a drive that is there, and recovers it. Where that fails it is gone.
 fn cut_power(running: &mut Option<Running>) -> Result<Completions, Failure> {
     let Running { host, made, held } = running.take().expect("it was there");
@@ -339,9 +422,10 @@ fn cut_power(running: &mut Option<Running>) -> Result<Completions, Failure> {
         None => lost,
     };
     let (drive, ready) = match &made.file {
-        Some(spec) => {
+        Some(place) => {
             drop(drive);
-            let mut open = spec.open(false)?;
+            let mut open = place.open()?;
+            open.config.name = made.config.name.clone();
             open.config.faults = made.config.faults.clone();
             open.config.spec.victim = made.config.spec.victim;
             let restored = Policy::make(made.policy.as_ref(), || Restored::opened(open))?;
@@ -360,15 +444,16 @@ fn cut_power(running: &mut Option<Running>) -> Result<Completions, Failure> {
 
 /// The drive of a name: new, or in a file.
 fn opened(
-    name: &str,
+    spec: &DriveSpec,
     seed: u64,
     faults: &FaultArgs,
     policy: Option<&Arc<Policy>>,
 ) -> Result<Restored, Failure> {
     let rules = faults.read(seed)?;
     let victim = |default| if policy.is_some() { Victim::Custom(PYTHON) } else { default };
-    match name.parse::<DriveSpec>()?.found()? {
-        DriveSpec::Memory(mut spec) => {
+    match spec {
+        DriveSpec::Memory(spec) => {
+            let mut spec = spec.clone();
             spec.victim = victim(spec.victim);
             let config = DriveConfig { faults: rules, ..spec.resolve()? };
             let drive = Policy::make(policy, || stack::build(&config, seed))?;

@@ -2,8 +2,8 @@
 //!
 //! Guarantees: those of [`btree`]; a call ends when its operations have, and drive time is
 //! then that of the last. The interpreter's lock is released meanwhile. On a drive file the
-//! store is found again, or made where the drive was never used; anything else stays. Fails
-//! as stores and drives do.
+//! store is found again, or made where the drive was never used; anything else stays. It is
+//! used by the process that opened it alone. Fails as stores and drives do.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::error::{Error, UsageError, raised};
+use crate::process::Owned;
 use crate::stores::{Kept, Store, open};
 
 /// Operations that a call has under way at once.
@@ -23,7 +24,7 @@ type Bytes = Vec<u8>;
 /// The native half of `ssdkit.KeyValue`.
 #[pyclass(frozen, module = "ssdkit._core", name = "KeyValue")]
 pub struct PyKeys {
-    kept: Mutex<Option<Sent>>,
+    kept: Owned<Mutex<Option<Sent>>>,
     name: String,
     store: &'static str,
 }
@@ -88,7 +89,7 @@ impl PyKeys {
         });
         let (mut sent, name) = opened.map_err(|e| raised(&e))?;
         let store = sent.kept().store.name();
-        Ok(PyKeys { kept: Mutex::new(Some(sent)), name, store })
+        Ok(PyKeys { kept: Owned::new("store", Mutex::new(Some(sent))), name, store })
     }
 
     #[getter]
@@ -199,11 +200,17 @@ impl PyKeys {
     fn closed(&self) -> PyResult<bool> {
         Ok(self.locked()?.is_none())
     }
+
+    /// Whether this process has it from another, and cannot use it.
+    #[getter]
+    fn inherited(&self) -> bool {
+        !self.kept.process().is_this()
+    }
 }
 
 impl PyKeys {
     fn locked(&self) -> PyResult<MutexGuard<'_, Option<Sent>>> {
-        match self.kept.try_lock() {
+        match self.kept.get()?.try_lock() {
             Ok(kept) => Ok(kept),
             Err(TryLockError::WouldBlock) => {
                 Err(Error::new_err("the store is at work: one call at a time"))

@@ -19,7 +19,9 @@ mod keys;
 mod life;
 mod observer;
 mod outcome;
+mod place;
 mod policy;
+mod process;
 mod stores;
 mod value;
 

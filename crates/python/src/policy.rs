@@ -3,7 +3,8 @@
 //! A policy is asked for a unit's next victims, with all chunks of it that may be taken, and
 //! gives one or several, in order. Until these are used up it is not asked again for that
 //! unit. Guarantees: what it gives is among the candidates; when it has failed it is asked
-//! no more, the run stops, and what it raised comes out of the call that ran it.
+//! no more, the run stops, and what it raised comes out of the call that ran it. A process
+//! that it forks, and that returns from it, leaves that call.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -18,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::error::UsageError;
+use crate::process::{self, Process};
 
 /// The policy, for a drive that is made while [`Policy::make`] runs.
 pub const PYTHON: Custom = Custom { name: "python", policy: made };
@@ -36,12 +38,14 @@ pub struct Policy {
     raised: Mutex<Option<PyErr>>,
     /// Set when it has failed.
     stop: Arc<AtomicBool>,
+    process: Process,
 }
 
 impl Policy {
     /// A policy that is this function.
     pub fn new(call: Py<PyAny>) -> Arc<Policy> {
-        Arc::new(Policy { call, raised: Mutex::default(), stop: Arc::default() })
+        let (raised, stop, process) = (Mutex::default(), Arc::default(), Process::this());
+        Arc::new(Policy { call, raised, stop, process })
     }
 
     /// What is set when it has failed.
@@ -128,6 +132,10 @@ impl VictimPolicy for Asking {
                 Some(Ok(order)) => self.orders[unit] = order,
                 Some(Err(error)) => self.policy.fail(error),
                 None => {}
+            }
+            // It forked, and this is the child: the drive is not its own.
+            if !self.policy.process.is_this() {
+                process::leave();
             }
         }
         let chunk = self.orders[unit].pop_front()?;

@@ -24,6 +24,7 @@ use load::host::{Host, Request, Until};
 use port::{BLOCK_BYTES, BlockOp, Port, Ring, Shape, Time};
 
 use crate::keys::OPERATIONS;
+use crate::place::meant;
 
 /// Requests of a store in its drive at once.
 const DEPTH: usize = 384;
@@ -187,7 +188,7 @@ pub fn open(
     seed: u64,
     memory: u64,
 ) -> Result<(Kept, String), Error> {
-    match name.parse::<DriveSpec>()?.found()? {
+    match meant(name)? {
         DriveSpec::Memory(spec) => new(spec, store, seed, memory),
         DriveSpec::File(spec) => {
             let open = spec.open(false)?;
