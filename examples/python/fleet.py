@@ -3,7 +3,7 @@ striped over ten drives takes.
 
     python3 examples/python/fleet.py [DRIVES [FOLDER]]
 
-In FOLDER the lives are kept, so that a run that was stopped goes on. What came of 10,000
+In FOLDER the lives are kept, so that a run that was stopped goes on. What came of 1500
 drives is in docs/results/fleet.md. How much drives are written, and how their flash differs,
 is assumed.
 """
