@@ -201,9 +201,14 @@ impl Life {
         })
     }
 
-    /// Notes when data could not be read for the first time.
+    /// Notes when data could not be read for the first time: with parity, not rebuilt either.
     fn look_for_loss(&mut self) {
-        if self.lost_at.is_none() && FlashErrors::of(self.driver.drive()).failed_blocks() > 0 {
+        let drive = self.driver.drive();
+        let failed = match drive.parity() {
+            Some(parity) => parity.lost,
+            None => FlashErrors::of(drive).failed_blocks(),
+        };
+        if self.lost_at.is_none() && failed + self.driver.counters().lost > 0 {
             self.lost_at = Some(self.driver.now().since(self.start));
         }
     }

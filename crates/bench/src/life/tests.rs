@@ -70,3 +70,25 @@ fn a_life_ends_with_the_drive() {
     assert!(windows.iter().rev().skip(1).all(|window| !window.read_only));
     assert!(last.to_json()["grown_bad"].as_u64().unwrap() > 0);
 }
+
+/// What the flash cannot read and parity rebuilds is not lost; what nothing rebuilds is.
+#[test]
+fn what_parity_rebuilds_is_not_lost() {
+    let lived = |rber: &str| {
+        let keys = "pus=4,pages=48,size=64M,spare=0.3,store=none,errors=true,parity=4,\
+                    factory_bad=0,retention_time=1000000000s,rber_base=";
+        let drive = format!("mem:tlc,groups=1,{keys}{rber}");
+        let line = ["bench", &drive, "--rw", "randrw", "--qd", "4", "--seed", "5"];
+        let course = Course { rest: DAY / 1440, tend: DAY / 1440, ..COURSE };
+        let args = Line::parse_from(line).args;
+        let windows = live(&args, &course, &mut Watch::quiet()).unwrap();
+        let lost: Vec<bool> = windows.iter().map(|window| window.lost_at.is_some()).collect();
+        let told: Vec<Value> = windows.iter().map(Window::to_json).collect();
+        let sum = |of: fn(&Value) -> &Value| told.iter().filter_map(|w| of(w).as_u64()).sum();
+        let failed: u64 = sum(|window| &window["flash_errors"]["failed_blocks"]);
+        let gone: u64 = sum(|window| &window["lost_blocks"]);
+        (lost, failed > 0, gone > 0)
+    };
+    assert_eq!(lived("0.035"), (vec![false; 3], true, false));
+    assert_eq!(lived("0.04"), (vec![true; 3], true, true));
+}
