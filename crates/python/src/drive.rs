@@ -415,7 +415,7 @@ fn left(process: Process, policy: Option<&Arc<Policy>>) -> PyErr {
 
 /// Cuts the power of a drive that is there, and recovers it. Where that fails it is gone.
 fn cut_power(running: &mut Option<Running>) -> Result<Completions, Failure> {
-    let Running { host, made, held } = running.take().expect("it was there");
+    let Running { host, made, held, .. } = running.take().expect("it was there");
     let (qd, (drive, _, lost)) = (host.depth(), host.give_up());
     let all = match held {
         Some(held) => held.and(lost),
