@@ -44,7 +44,7 @@ impl Place {
     pub fn open(&self) -> Result<OpenFile, Error> {
         let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let path = match Path::new(&itself).try_exists() {
-            // One that was removed has no name, but is there.
+            // One that was removed has no name: opening it says so.
             Ok(true) => name_of(&itself).unwrap_or(itself),
             _ => self.spec.path.clone(),
         };
