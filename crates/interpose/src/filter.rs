@@ -33,9 +33,9 @@ const QUIET_FCNTL: [i32; 10] = [
     libc::F_OFD_SETLKW,
 ];
 
-/// The ioctls `TCGETS`, `TIOCGWINSZ`, `FIONREAD`, `FIONBIO`, `FIONCLEX` and `FIOCLEX`, which look,
-/// or change the program's own descriptors. Their numbers are those of no call.
-const QUIET: [u32; 6] = [0x5401, 0x5413, 0x541b, 0x5421, 0x5450, 0x5451];
+/// The ioctls `TCGETS`, `TIOCGWINSZ`, `FIONREAD`, `FIONCLEX` and `FIOCLEX`, which look, or change
+/// the program's own descriptors. Their numbers are those of no call.
+const QUIET: [u32; 5] = [0x5401, 0x5413, 0x541b, 0x5450, 0x5451];
 
 /// From this number on calls of x86-64 are those with short pointers.
 #[cfg(target_arch = "x86_64")]

@@ -61,8 +61,8 @@ fn leads_to_mapped(session: &mut Session, call: &Call, folder: i32, n: usize) ->
 fn close_is_seen(session: &mut Session, call: &Call, n: usize) -> bool {
     match descriptor(session, call, call.int(n)) {
         Ok(Descriptor::Other(stat)) => match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory | FileType::Symlink => false,
-            FileType::RegularFile => {
+            FileType::Symlink => false,
+            FileType::RegularFile | FileType::Directory => {
                 let about = format!("/proc/{}/fdinfo/{}", call.thread, call.int(n));
                 std::fs::read_to_string(about).is_ok_and(|text| text.contains("lock:"))
             }

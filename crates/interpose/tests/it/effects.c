@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 static char old[4096], new[4096];
-static int out, locked;
+static int out, locked, folder;
 
 static void act(const char *what) {
     struct iovec piece = {"x", 1};
@@ -63,8 +63,10 @@ static void act(const char *what) {
     if (!strcmp(what, "open_fifo")) open(getenv("FIFO"), O_WRONLY | O_NONBLOCK);
     if (!strcmp(what, "setsockopt")) setsockopt(0, SOL_SOCKET, SO_SNDBUF, &(int){4096}, 4);
     if (!strcmp(what, "flags")) fcntl(0, F_SETFL, O_NONBLOCK);
+    if (!strcmp(what, "nonblock")) ioctl(0, FIONBIO, &(int){1});
     if (!strcmp(what, "unlock")) flock(locked, LOCK_UN);
     if (!strcmp(what, "close_lock")) close(locked);
+    if (!strcmp(what, "close_folder_lock")) close(folder);
     if (!strcmp(what, "kill")) kill(atoi(getenv("VICTIM")), SIGKILL);
     if (!strcmp(what, "sigqueue")) sigqueue(atoi(getenv("VICTIM")), SIGKILL, (union sigval){0});
     if (!strcmp(what, "exit")) _exit(0);
@@ -111,7 +113,8 @@ int main(int count, char **arguments) {
     if (fcntl(1, F_SETFD, FD_CLOEXEC)) return 1;
     out = open("f", O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     locked = open(old, O_RDONLY | O_CLOEXEC);
-    if (flock(locked, LOCK_EX)) return 1;
+    folder = open(getenv("OUTSIDE"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (flock(locked, LOCK_EX) || flock(folder, LOCK_EX)) return 1;
     if (pwrite(out, "data", 4, 0) != 4 || fdatasync(out)) return 1;
     act(arguments[1]);
     mkdir("after", 0755);

@@ -166,7 +166,7 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
     let mut tree = Tree::of(&place.mapped, &mut |_, _| None).unwrap();
     let ended = interpose::run(&program, &mut tree, &mut waiting).unwrap();
     drop(program);
-    let is_unseen = ["exit", "exit_thread", "exec", "segment", "setsockopt", "flags"];
+    let is_unseen = ["exit", "exit_thread", "exec", "segment", "setsockopt", "flags", "nonblock"];
     if lets_go && !is_unseen.contains(&what) {
         // A child that another test has just forked has all that is open here until its exec.
         let mut sees = || {
@@ -210,8 +210,10 @@ const EFFECTS: &[&str] = &[
     "open_fifo",
     "setsockopt",
     "flags",
+    "nonblock",
     "unlock",
     "close_lock",
+    "close_folder_lock",
     "memory",
     "bind",
     "kill",
