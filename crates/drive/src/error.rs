@@ -58,6 +58,14 @@ impl Error {
         Error::Failed(format!("cannot {doing}: {source}"))
     }
 
+    /// Whether there was no memory: nothing else is known to be wrong.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        let (Error::Target(source) | Error::Recovery { source, .. }) = self else {
+            return matches!(self, Error::Memory(_));
+        };
+        matches!(source, PblkError::Memory(_))
+    }
+
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -5,7 +5,7 @@
 //! is carried out on.
 
 use device::OpenChannel;
-use ftl::{Over, Start, Target};
+use ftl::{Halt, Over, Start, Target};
 use port::{Shape, Time};
 use ruled::{Ruled, RuledConfig, RuledError, SetInstaller};
 
@@ -53,6 +53,7 @@ pub(crate) fn start<D: OpenChannel>(
     started.map_err(|e| {
         let text = format!("{}: {e}", config.name);
         match e {
+            RuledError::Halt(Halt::Memory(e)) => Error::Memory(e),
             RuledError::Halt(_) | RuledError::Unread(_) | RuledError::Remote { .. } => {
                 Error::Failed(text)
             }

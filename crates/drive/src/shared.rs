@@ -64,8 +64,12 @@ pub(crate) fn share(
         if is_found {
             let find = |part, now| start(one, seed, part, Some(now));
             let found = targets.found(&claim, ready, find).map_err(media_error)?;
-            let Found { number, lost, .. } = found;
+            let Found { number, mut lost, .. } = found;
             ready = found.ready;
+            // What there was no memory for is whole.
+            if let Some(why) = lost.take_if(|why| why.is_of_memory()) {
+                return Err(why);
+            }
             let name = || config.parts[n as usize].name.clone();
             damaged.extend(lost.map(|why| Damaged { number, name: name(), why }));
         } else {
