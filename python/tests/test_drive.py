@@ -526,13 +526,14 @@ def test_ctrl_c_at_the_end_of_a_short_call_keeps_what_completed() -> None:
     for n in range(60):
         ids = drive.submit("read", np.zeros(2000, np.uint64))
         given = 0
-        signal.setitimer(signal.ITIMER_REAL, 0.0002 + n * 0.00002)
         try:
-            given = len(drive.advance())
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0002 + n * 0.00002)
+                given = len(drive.advance())
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
         except KeyboardInterrupt:
             interrupts += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         try:
             given += len(drive.advance())
         except KeyboardInterrupt:
