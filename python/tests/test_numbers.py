@@ -85,7 +85,7 @@ def test_numbers_out_of_range_are_told(name: str) -> None:
     [
         ({"temperature": -270}, "temperature is -270: all that may be drawn are -55 to 150"),
         ({"temperature": Normal(140, 20)}, "all that may be drawn are -55 to 150 degrees"),
-        ({"writes": 1e30}, "writes is .*1e\\+30: so many requests cannot be counted"),
+        ({"writes": 1e30}, "writes is 1e\\+30: all that may be drawn are above 0, up to 10000"),
         ({"years": 1e9}, "years is .*: take more than 0, up to 1000"),
     ],
 )
