@@ -282,12 +282,15 @@ fn number(line: &[u8]) -> Option<i64> {
 /// A decimal number as Redis takes it: no blanks, no plus, no leading zeros.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let well = digits.iter().all(u8::is_ascii_digit)
-        && (digits.first().is_some_and(|&d| d != b'0') || text == b"0");
-    if !well {
+    if !(digits.first().is_some_and(|&d| d != b'0') || text == b"0") {
         return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    // Downwards, as there is one more number below zero than above it.
+    let below = digits.iter().try_fold(0i64, |below, &digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        below.checked_mul(10)?.checked_sub(digit)
+    })?;
+    if digits.len() < text.len() { Some(below) } else { below.checked_neg() }
 }
 
 /// Takes a word off a line and puts it into `to`, without quotes. `None` when
@@ -347,9 +350,10 @@ fn quoted<'a>(mut line: &'a [u8], quote: u8, to: &mut Vec<u8>) -> Option<&'a [u8
 }
 
 /// Puts a number behind a byte, and ends the line.
-fn line(to: &mut impl Write, kind: char, number: i64) {
-    // Writing to memory does not fail.
-    let _ = write!(to, "{kind}{number}\r\n");
+fn line(to: &mut impl Write, kind: u8, number: i64) {
+    put(to, &[kind]);
+    put(to, itoa::Buffer::new().format(number).as_bytes());
+    put(to, b"\r\n");
 }
 
 /// Puts bytes behind others.
@@ -375,12 +379,12 @@ pub fn error(to: &mut impl Write, text: &str) {
 
 /// A number.
 pub fn int(to: &mut impl Write, number: i64) {
-    line(to, ':', number);
+    line(to, b':', number);
 }
 
 /// A string.
 pub fn bulk(to: &mut impl Write, bytes: &[u8]) {
-    line(to, '$', bytes.len() as i64);
+    line(to, b'$', bytes.len() as i64);
     put(to, bytes);
     put(to, b"\r\n");
 }
@@ -395,7 +399,7 @@ pub fn bulk_or_null(to: &mut impl Write, bytes: Option<&[u8]>) {
 
 /// The beginning of an array: so many replies follow.
 pub fn array(to: &mut impl Write, count: usize) {
-    line(to, '*', count as i64);
+    line(to, b'*', count as i64);
 }
 
 #[cfg(test)]
@@ -518,6 +522,12 @@ mod tests {
             prop_assert_eq!(integer(n.to_string().as_bytes()), Some(n));
             let padded = format!("0{n}");
             prop_assert_eq!(integer(padded.as_bytes()), None);
+        }
+
+        #[test]
+        fn what_is_no_integer_is_none(text in "-?-?[0-9]{0,20}[ +a]?") {
+            let number = text.parse().ok().filter(|n: &i64| n.to_string() == text);
+            prop_assert_eq!(integer(text.as_bytes()), number);
         }
     }
 }
