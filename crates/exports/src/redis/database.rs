@@ -57,6 +57,9 @@ const FIRST: u64 = 64 << 10;
 const OPERATION: u64 = 512;
 const LOCK: u64 = 8;
 
+/// Of a job that nobody is at.
+const AT_REST: &str = "one command of a seat at a time";
+
 /// Of sorted sets on a drive that keeps values by key.
 const UNORDERED: &str =
     "ERR sorted sets need an order of keys, which a drive with target=kv does not have";
@@ -110,7 +113,8 @@ pub enum Progress {
 pub struct Database {
     records: Records<'static>,
     inbox: Inbox,
-    jobs: Vec<Job>,
+    /// Of each seat; none while it is at work.
+    jobs: Vec<Option<Box<Job>>>,
     locks: Locks,
     /// Seats whose commands found all operations of the tree under way.
     stalled: VecDeque<u32>,
@@ -202,15 +206,19 @@ impl Database {
         !(self.inbox.ready.is_empty() && self.yielded.is_empty() && self.locks.retry.is_empty())
     }
 
+    fn job(&self, seat: u32) -> &Job {
+        self.jobs[seat as usize].as_ref().expect(AT_REST)
+    }
+
     /// Memory that a seat has, in bytes.
     pub fn memory(&self, seat: u32) -> usize {
-        self.jobs[seat as usize].memory() + self.inbox.mails[seat as usize].memory()
+        self.job(seat).memory() + self.inbox.mails[seat as usize].memory()
     }
 
     /// Makes a seat's command that only reads end with an error. False when
     /// it writes, or has not begun.
     pub fn refuse(&mut self, seat: u32) -> bool {
-        let job = &self.jobs[seat as usize];
+        let job = self.job(seat);
         let reads = job.found.is_some_and(|found| !found.writes);
         let refuses = reads && !matches!(job.state, State::Idle | State::Lock);
         if refuses {
@@ -222,7 +230,7 @@ impl Database {
     /// Ends a seat's command that waits for its locks, without a reply. False
     /// when it does not.
     pub fn cancel(&mut self, seat: u32) -> bool {
-        let job = &mut self.jobs[seat as usize];
+        let Some(job) = self.jobs[seat as usize].as_mut() else { return false };
         let waits = job.state == State::Lock;
         if waits {
             self.locks.forget(seat, &job.claim);
@@ -233,7 +241,7 @@ impl Database {
 
     /// Gives all memory of a seat back whose last command is over.
     pub fn leave(&mut self, seat: u32) {
-        self.jobs[seat as usize] = Job::default();
+        self.jobs[seat as usize] = Some(Box::default());
         self.inbox.mails[seat as usize] = Mail::default();
     }
 
@@ -287,7 +295,7 @@ impl Database {
         args: Args<'_>,
         out: &mut Rope,
     ) -> Progress {
-        let job = &mut self.jobs[seat as usize];
+        let job = self.jobs[seat as usize].as_mut().expect(AT_REST);
         job.found = Some(found);
         (job.state, job.stage, job.again) = (State::Lock, 0, false);
         (job.count, job.more_keys, job.reply, job.next) = (0, 0, out.end(), 0);
@@ -317,10 +325,10 @@ impl Database {
 
     fn call(&mut self, seat: u32, args: Args<'_>, out: &mut Rope, slice: u64) -> Progress {
         self.slice = slice;
-        let mut job = std::mem::take(&mut self.jobs[seat as usize]);
+        let mut job = self.jobs[seat as usize].take().expect(AT_REST);
         self.inbox.work = 0;
         let progress = self.advance(seat, &mut job, args, out);
-        self.jobs[seat as usize] = job;
+        self.jobs[seat as usize] = Some(job);
         progress
     }
 

@@ -85,7 +85,7 @@ impl Database {
                 mails: (0..seats).map(|_| Mail::default()).collect(),
                 ..Inbox::default()
             },
-            jobs: (0..seats).map(|_| Job::default()).collect(),
+            jobs: (0..seats).map(|_| Some(Box::default())).collect(),
             locks: Locks::new(),
             stalled: VecDeque::new(),
             yielded: VecDeque::new(),
