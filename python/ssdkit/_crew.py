@@ -24,12 +24,15 @@ AHEAD = 4
 #: How folders begin that are there while a sweep runs.
 TEMPORARY = "ssdkit-sweep-"
 
-#: What workers of ours leave: with it three processes that wait take 1 % of a processor, and
-#: without 8 %.
+#: What processes of ours leave: the profiler, which looks a hundred times a second, and looks
+#: at themselves that nobody reads. Each wakes a process, which costs a millisecond.
 QUIET = {
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "500ms",
-    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.tick.interval": "2s",
+    "distributed.admin.tick.cycle": "30s",
+    "distributed.admin.system-monitor.interval": "30s",
+    "distributed.client.scheduler-info-interval": "30s",
+    "distributed.scheduler.active-memory-manager.start": False,
 }
 
 #: Seconds that a scheduler has for its answer where nobody says otherwise.
@@ -178,6 +181,7 @@ class Crew:
                 dashboard_address=os.environ.get("SSDKIT_DASHBOARD", "127.0.0.1:0"),
                 silence_logs=50,
                 local_directory=str(folder),
+                scheduler_sync_interval=30,
             )
             client = distributed.Client(cluster, set_as_default=False)
             try:
