@@ -36,7 +36,8 @@ pub use page::{MAX_KEY, MAX_VALUE, OVERFLOW_BYTES, PAGE_BYTES};
 pub use records::Records;
 pub use redo::RedoCounters;
 pub use store::{
-    AnyStore, Awaited, BatchStore, Beside, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
+    AnyStore, Awaited, BatchStore, Beside, Clocked, InPlaceConfig, InPlaceStore, Inline, PageStore,
+    Remote, Sleeper,
 };
 pub use store::{LogConfig, LogCounters, LogStore, StoreDone, StoreError, StoreKind};
 pub use tree::{Broken, Census, Tree, TreeConfig, TreeCounters};

@@ -24,7 +24,7 @@ mod in_place;
 mod kind;
 mod log;
 
-pub use awaited::{Awaited, Inline, Remote};
+pub use awaited::{Awaited, Clocked, Inline, Remote, Sleeper};
 pub use batch::BatchStore;
 pub use beside::{Beside, LEAST_REDO};
 pub use in_place::{InPlaceConfig, InPlaceStore};

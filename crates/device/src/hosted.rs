@@ -15,7 +15,6 @@
 mod thread;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -350,11 +349,6 @@ impl<C, D> Queue<C, D> {
         self.clock
     }
 
-    /// Its doorbell, for an event loop of the host's own.
-    pub fn bell(&self) -> Bell {
-        Bell { shared: self.shared.clone(), bell: self.bell.clone() }
-    }
-
     /// Commands submitted and not yet polled.
     pub fn outside(&self) -> usize {
         self.end.outside()
@@ -368,50 +362,5 @@ impl<C, D> Queue<C, D> {
     /// Whether the drive is gone: nothing more completes.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::SeqCst)
-    }
-}
-
-/// A queue's doorbell, for a host that waits for other things too.
-///
-/// To sleep: arm it, look whether there are completions, wait until it or the
-/// other things are readable, disarm it, and clear it if it was.
-pub struct Bell {
-    shared: Arc<Shared>,
-    bell: Arc<Doorbell>,
-}
-
-impl Bell {
-    /// Says that this thread is about to sleep. Look for completions after it.
-    pub fn arm(&self) {
-        self.bell.arm();
-    }
-
-    /// Says that it sleeps no more.
-    pub fn disarm(&self) {
-        self.bell.disarm();
-    }
-
-    /// Takes back all rings.
-    pub fn clear(&self) {
-        // Nothing to read: it had not rung.
-        let _ = rustix::io::read(self.bell.fd(), &mut [0u8; 8]);
-    }
-
-    /// Has the drive's thread look at its port now, if it sleeps; to be called again
-    /// where it was just about to and nothing came of it.
-    pub fn wake_drive(&self) {
-        self.shared.bell.ring();
-    }
-
-    /// Whether the drive is gone: nothing more completes.
-    pub fn is_closed(&self) -> bool {
-        self.shared.closed.load(Ordering::SeqCst)
-    }
-}
-
-impl AsFd for Bell {
-    /// Readable when it rang.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd().as_fd()
     }
 }

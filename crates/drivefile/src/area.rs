@@ -68,12 +68,12 @@ impl NonVolatile for Area {
     }
 
     fn sync(&mut self) -> Poll<io::Result<()>> {
-        let syncer = match &self.syncer {
+        let syncer = match &mut self.syncer {
             Some(syncer) => syncer,
-            None => {
+            none => {
                 let storage = Arc::clone(&self.storage);
                 match Service::start("journal-sync", move |()| storage.sync()) {
-                    Ok(syncer) => &*self.syncer.insert(syncer),
+                    Ok(syncer) => none.insert(syncer),
                     Err(e) => return Poll::Ready(Err(e)),
                 }
             }

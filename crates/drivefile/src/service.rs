@@ -12,32 +12,50 @@ use std::thread::JoinHandle;
 #[derive(Default)]
 pub struct Wakes {
     has_news: AtomicBool,
-    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    told: OnceLock<Told>,
+}
+
+/// How it is told, and whether it has nothing else to do than to wait for that.
+struct Told {
+    wake: Box<dyn Fn() + Send + Sync>,
+    is_idle: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Wakes {
-    /// From now on `wake` is called, on another thread, when there is something new.
-    /// The first one stays.
-    pub fn set(&self, wake: impl Fn() + Send + Sync + 'static) {
-        let _ = self.wake.set(Box::new(wake));
+    /// From now on `wake` is called, on another thread, when there is something new; unless
+    /// `is_idle` said when the job came that who gives it has nothing else to do: then it is
+    /// done at once, by that. The first ones stay.
+    pub fn set(
+        &self,
+        wake: impl Fn() + Send + Sync + 'static,
+        is_idle: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        let _ = self.told.set(Told { wake: Box::new(wake), is_idle: Box::new(is_idle) });
     }
 
     /// Whether there is something new; none where nobody would be told.
     #[inline]
     pub(crate) fn has_news(&self) -> Option<bool> {
-        self.wake.get().map(|_| self.has_news.load(Ordering::SeqCst))
+        self.told.get().map(|_| self.has_news.load(Ordering::SeqCst))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.told.get().is_some_and(|told| (told.is_idle)())
     }
 
     fn tell(&self) {
         self.has_news.store(true, Ordering::SeqCst);
-        if let Some(wake) = self.wake.get() {
-            wake();
+        if let Some(told) = self.told.get() {
+            (told.wake)();
         }
     }
 }
 
 /// The thread. It does not outlive this.
 pub struct Service<J, D> {
+    work: Arc<dyn Fn(J) -> D + Send + Sync>,
+    /// What was done without it.
+    here: Option<D>,
     jobs: Option<SyncSender<J>>,
     done: Receiver<D>,
     thread: Option<JoinHandle<()>>,
@@ -48,14 +66,18 @@ pub struct Service<J, D> {
 
 impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
     /// Starts the thread that does `work`.
-    pub fn start(name: &str, work: impl Fn(J) -> D + Send + 'static) -> io::Result<Service<J, D>> {
+    pub fn start(
+        name: &str,
+        work: impl Fn(J) -> D + Send + Sync + 'static,
+    ) -> io::Result<Service<J, D>> {
+        let work: Arc<dyn Fn(J) -> D + Send + Sync> = Arc::new(work);
         let (jobs, todo) = mpsc::sync_channel(1);
         let (finished, done) = mpsc::sync_channel(1);
         let wakes = Arc::new(Wakes::default());
-        let told = Arc::clone(&wakes);
+        let (told, does) = (Arc::clone(&wakes), Arc::clone(&work));
         let run = move || {
             for job in todo {
-                if finished.send(work(job)).is_err() {
+                if finished.send(does(job)).is_err() {
                     return;
                 }
                 told.tell();
@@ -63,7 +85,7 @@ impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
         let (jobs, thread, process) = (Some(jobs), Some(thread), process::id());
-        Ok(Service { jobs, done, thread, process, wakes })
+        Ok(Service { work, here: None, jobs, done, thread, process, wakes })
     }
 
     /// Who is told when a job is done.
@@ -71,14 +93,21 @@ impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
         &self.wakes
     }
 
-    /// Gives it a job; it has none. Without a thread nobody answers, which
-    /// [`Service::poll`] says.
-    pub fn begin(&self, job: J) {
+    /// Gives it a job; it has none. Where whoever gives it has nothing else to do it is done
+    /// now. Without a thread nobody answers, which [`Service::poll`] says.
+    pub fn begin(&mut self, job: J) {
+        if self.wakes.is_idle() {
+            self.here = Some((self.work)(job));
+            return;
+        }
         let _ = self.jobs.as_ref().expect("taken only when dropped").try_send(job);
     }
 
     /// What came of the job, if it has ended.
-    pub fn poll(&self) -> Option<io::Result<D>> {
+    pub fn poll(&mut self) -> Option<io::Result<D>> {
+        if let Some(done) = self.here.take() {
+            return Some(Ok(done));
+        }
         // First: what comes behind it is looked at again.
         self.wakes.has_news.store(false, Ordering::SeqCst);
         match self.done.try_recv() {
@@ -89,7 +118,10 @@ impl<J: Send + 'static, D: Send + 'static> Service<J, D> {
     }
 
     /// Waits for what comes of the job.
-    pub fn wait(&self) -> io::Result<D> {
+    pub fn wait(&mut self) -> io::Result<D> {
+        if let Some(done) = self.here.take() {
+            return Ok(done);
+        }
         self.done.recv().map_err(|_| gone())
     }
 }

@@ -1,4 +1,5 @@
-//! Syncs, one at a time, on a thread of their own.
+//! Syncs, one at a time, on a thread of their own; or on that of who asks for one and has
+//! nothing else to do.
 //!
 //! A sync ends a *generation*: everything that was written in it and before is
 //! made durable, then the space of the chunks that were erased in the one before
@@ -144,7 +145,7 @@ impl Syncer {
     /// Waits for the sync that is under way.
     pub fn wait(&mut self) -> Option<Outcome> {
         if self.busy
-            && let Worker::Thread(service) = &self.worker
+            && let Worker::Thread(service) = &mut self.worker
         {
             self.busy = false;
             return Some(or_gone(service.wait()));

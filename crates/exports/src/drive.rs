@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use device::realtime::RealTime;
+use device::realtime::{RealTime, sleep_for};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::thread::sched_yield;
@@ -36,12 +36,6 @@ use places::{Place, Watch, wake};
 /// How many users a drive can have at once.
 pub const SEATS: usize = 1 << 14;
 
-/// Waits shorter than this are spun: a sleep and a wake would cost as much.
-const SPIN: Duration = Duration::from_micros(60);
-/// How much earlier than the next event a sleep ends, to make up for the time
-/// that waking takes: about this much in a virtual machine with idle cores.
-/// What is left is spun.
-const WAKE: Duration = Duration::from_micros(40);
 /// How many completions are taken from the drive at a time.
 const DONE: usize = 256;
 /// How often somebody who has kept others waiting looks whether one of them had
@@ -528,7 +522,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
             Some(at) => {
                 inner.watch = Some(Watch { seat: me, until: at });
                 let time = Duration::from_nanos(at.since(inner.real.clock().now()));
-                if time < SPIN { Wait::Spin } else { Wait::Sleep(Some(time - WAKE)) }
+                sleep_for(time).map_or(Wait::Spin, |time| Wait::Sleep(Some(time)))
             }
         };
         let place = &mut inner.places[me];

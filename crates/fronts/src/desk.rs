@@ -12,8 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use btree::Sleeper;
 use device::ChunkCount;
-use device::hosted::Bell;
 use drive::lent::Lent;
 use drive::live::{Glimpse, Place, Seen};
 use drive::told::Explained;
@@ -70,11 +70,14 @@ pub(crate) struct Desk<P> {
     /// One lies there.
     asked: AtomicBool,
     question: Mutex<Option<Question<P>>>,
+    /// Nobody answers any more.
+    closed: AtomicBool,
 }
 
 impl<P> Desk<P> {
     pub fn new() -> Arc<Desk<P>> {
-        Arc::new(Desk { asked: AtomicBool::new(false), question: Mutex::new(None) })
+        let (asked, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Desk { asked, question: Mutex::new(None), closed })
     }
 
     #[cold]
@@ -88,16 +91,25 @@ impl<P> Desk<P> {
     }
 }
 
+/// Who answers at a desk; closes it when it leaves.
+struct Clerk<P>(Arc<Desk<P>>);
+
+impl<P> Drop for Clerk<P> {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+    }
+}
+
 /// A drive whose thread answers at a desk, where there is one.
 pub(crate) struct Staffed<P> {
     drive: P,
-    desk: Option<Arc<Desk<P>>>,
+    clerk: Option<Clerk<P>>,
 }
 
 impl<P> Staffed<P> {
     /// It answers at `desk` from now on.
     pub fn new(drive: P, desk: Option<Arc<Desk<P>>>) -> Staffed<P> {
-        Staffed { drive, desk }
+        Staffed { drive, clerk: desk.map(Clerk) }
     }
 
     /// The drive again.
@@ -127,7 +139,7 @@ impl<P: Port> Port for Staffed<P> {
 
     #[inline]
     fn catch_up(&mut self, last: &mut Time, to: Time, done: &mut Ring<P::Done>) -> bool {
-        if let Some(desk) = &self.desk
+        if let Some(Clerk(desk)) = &self.clerk
             && desk.asked.load(Ordering::Acquire)
         {
             desk.answer(&self.drive, to.max(*last));
@@ -136,23 +148,23 @@ impl<P: Port> Port for Staffed<P> {
     }
 }
 
-/// A drive on a thread of its own, which answers at its desk.
+/// A drive on another thread, which answers at its desk.
 pub(crate) struct AtDesk<P> {
     /// Where.
     desk: Arc<Desk<P>>,
-    /// What wakes its thread.
-    bell: Bell,
+    /// That thread.
+    sleeper: Arc<Sleeper>,
     /// Until when the page that is being made may ask.
     until: Instant,
 }
 
-/// A way to any drive on a thread of its own.
+/// A way to any drive on another thread.
 pub(crate) type AnyDesk = Box<dyn Reach + Send>;
 
 impl<P> AtDesk<P> {
-    /// A drive that answers at `desk`, and whose thread `bell` wakes.
-    pub fn new(desk: Arc<Desk<P>>, bell: Bell) -> AtDesk<P> {
-        AtDesk { desk, bell, until: Instant::now() }
+    /// A drive that answers at `desk`, and whose thread is `sleeper`.
+    pub fn new(desk: Arc<Desk<P>>, sleeper: Arc<Sleeper>) -> AtDesk<P> {
+        AtDesk { desk, sleeper, until: Instant::now() }
     }
 
     fn ask<R: Send + 'static>(
@@ -166,11 +178,11 @@ impl<P> AtDesk<P> {
         });
         *self.desk.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
         self.desk.asked.store(true, Ordering::Release);
-        while !self.bell.is_closed() {
+        while !self.desk.closed.load(Ordering::Acquire) {
             if Instant::now() >= self.until {
                 return Err(NoPage::Late);
             }
-            self.bell.wake_drive();
+            self.sleeper.bell().ring();
             match hear.recv_timeout(NAP) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -1,9 +1,9 @@
 //! `ssdkit serve --redis`: a key-value store on a drive in memory or in a file,
 //! for clients of Redis.
 //!
-//! The drive has a thread of its own; the store and all connections are on
-//! another. Serves until Ctrl-C, SIGTERM or a hangup; then answers what was received,
-//! flushes, and shuts a drive in a file down.
+//! One thread has all connections, the store, and the drive; syncs of a drive file are
+//! made on another, but where nobody wants anything else. Serves until Ctrl-C, SIGTERM or
+//! a hangup; then answers what was received, flushes, and shuts a drive in a file down.
 //!
 //! On a drive file the store is found again, or made where the drive was never
 //! used; anything else stays, unless it may be destroyed.
@@ -17,25 +17,24 @@ mod tended;
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use btree::store::no_clock;
 use btree::{
-    AnyStore, BatchStore, Beside, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Records,
-    Remote, StoreKind, Tree, TreeConfig,
+    AnyStore, BatchStore, Beside, Clocked, InPlaceConfig, InPlaceStore, LogConfig, LogStore,
+    Records, Sleeper, StoreKind, Tree, TreeConfig,
 };
 use device::Link;
-use device::hosted::{Bell, Hosted, HostedOptions, Queue};
-use device::realtime::Clock;
 use drivefile::Wakes;
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{OpenError, Opened, Options, Server, Sync};
 use measure::units;
 use metrics::Facts;
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
+use port::{BLOCK_BYTES, Shape, Time};
 use serde_json::json;
 
 use self::found::{is_blank, look};
-use self::tended::Tended;
+use self::tended::{Tend, Tended};
 use crate::args::{ServeArgs, SyncWhen};
 use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
 use crate::figures::Figures;
@@ -45,6 +44,7 @@ use drive::error::Error;
 use drive::fault_rules::Injected;
 use drive::kv;
 use drive::lent::Lent;
+use drive::live::Seen;
 use drive::lower;
 use drive::memory;
 use drive::remote::{first_of, resolve};
@@ -205,15 +205,46 @@ fn batched_file(
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }
 
-fn hosting() -> HostedOptions {
-    HostedOptions { depth: DEPTH, ..HostedOptions::default() }
+/// A drive that is looked after, and asked at its desk.
+type Kept<P> = Staffed<Tended<P>>;
+
+/// A drive that its server drives: what the store has of it, and where it comes back from.
+struct Driven<P: Tend> {
+    drive: Clocked<Kept<P>>,
+    back: Receiver<Kept<P>>,
+    at: Place,
 }
 
-/// Whoever drives a drive looks when a sync of its file has ended.
-fn wake(wakes: Option<Arc<Wakes>>, bell: Bell) {
-    if let Some(wakes) = wakes {
-        wakes.set(move || bell.wake_drive());
+/// The thread that drives a drive, and where that is asked how it is.
+struct Place {
+    sleeper: Arc<Sleeper>,
+    desk: Option<AnyDesk>,
+}
+
+impl<P: Tend + Seen + 'static> Driven<P> {
+    /// Drives `drive` from now on, whose file wakes who drives it; with a desk where it is
+    /// `watched`.
+    fn new(drive: Tended<P>, wakes: Option<Arc<Wakes>>, watched: bool) -> Result<Self, Error> {
+        let desk = watched.then(Desk::new);
+        let (drive, back) = Clocked::new(Staffed::new(drive, desk.clone()))
+            .map_err(|e| Error::system("get a bell for the drive", &e))?;
+        let sleeper = drive.sleeper().clone();
+        if let Some(wakes) = wakes {
+            let (woken, asked) = (sleeper.clone(), sleeper.clone());
+            let wake = move || {
+                woken.bell().ring();
+            };
+            wakes.set(wake, move || asked.is_idle());
+        }
+        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, sleeper.clone())) as AnyDesk);
+        Ok(Driven { drive, back, at: Place { sleeper, desk } })
     }
+}
+
+/// A drive whose store is gone.
+fn come_back<P: Tend>(back: &Receiver<Kept<P>>) -> Result<P, Error> {
+    let gone = |_| failed("the drive has not come back: this is a fault, report it");
+    Ok(back.try_recv().map_err(gone)?.into_drive().into_drive())
 }
 
 /// A store that could not be opened.
@@ -239,7 +270,7 @@ struct Serving<'a> {
 }
 
 /// A store, and whether it was there before.
-struct Kept {
+struct Stored {
     records: Records<'static>,
     /// Room for pages, or for values.
     bytes: u64,
@@ -255,7 +286,7 @@ impl Serving<'_> {
     }
 
     /// The tree in a store, or a new one.
-    fn tree(&self, store: AnyStore<'static>, opens: bool, now: Time) -> Result<Kept, Error> {
+    fn tree(&self, store: AnyStore<'static>, opens: bool, now: Time) -> Result<Stored, Error> {
         let bytes = store.pages() * BLOCK_BYTES;
         let tree = match opens {
             true => {
@@ -263,7 +294,7 @@ impl Serving<'_> {
             }
             false => Tree::create(store, self.tree_config(), now).map_err(failed)?,
         };
-        Ok(Kept { records: tree.into(), bytes, was_there: opens })
+        Ok(Stored { records: tree.into(), bytes, was_there: opens })
     }
 
     /// Serves from a drive with batched writes in its controller.
@@ -277,40 +308,37 @@ impl Serving<'_> {
         target.lower_mut().device_mut().set_die_clocks(from);
         let wakes = target.lower().device().medium().wakes();
         let link = Link::new(lower::link_above(self.config), target);
-        let desk = self.server.2.as_ref().map(|_| Desk::new());
-        let staffed = Staffed::new(Tended::new(link), desk.clone());
-        let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
-        let queue = queues.remove(0);
-        wake(wakes, queue.bell());
-        let (bell, clock) = (queue.bell(), queue.clock());
-        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
+        let Driven { drive, back, at } =
+            Driven::new(Tended::new(link), wakes, self.server.2.is_some())?;
+        let clock = at.sleeper.clock();
         let most = BATCH.min(shape.max_pages as usize);
-        let store = BatchStore::new(Remote::new(queue), shape, most, no_clock);
+        let store = BatchStore::new(drive, shape, most, no_clock);
         let redo = if opens || shape.pages < LEAST_LOGGED { 0 } else { Beside::best(shape.pages) };
         let store = store.and_then(|store| store.with_redo(redo)).map_err(failed)?;
         let kept = self.tree(Box::new(store), opens, clock.now())?;
         let end = || {
-            let target = drive.stop().into_drive().into_drive().into_below();
+            let target = come_back(&back)?.into_below();
             let injected = batched::injected(&target, rules);
             if target.lower().device().medium().outlives() {
                 batched::end(target, clock.now())?;
             }
             Ok(injected)
         };
-        self.serve(kept, "batched", (&bell, clock, desk), Box::new(end))
+        self.serve(kept, "batched", at, Box::new(end))
     }
 
-    /// Serves a store, whose drive rings the bell, by the clock, and figures of it where
-    /// it answers at a desk; then ends the drive, which gives what was injected into it.
+    /// Serves a store, and figures of its drive where that answers at a desk; then ends the
+    /// drive, which gives what was injected into it.
     fn serve(
         self,
-        kept: Kept,
+        kept: Stored,
         pages: &str,
-        (bell, clock, desk): (&Bell, Clock, Option<AnyDesk>),
+        at: Place,
         end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
     ) -> Result<(), Error> {
         let Serving { args, config, recovery, server: (server, stop, figures), out, .. } = self;
-        let Kept { records, bytes, was_there } = kept;
+        let Stored { records, bytes, was_there } = kept;
+        let Place { sleeper, desk } = at;
         let options = Options { sync: when(args), limits: limits(args) };
         let keys = Opened::new(records, options.limits.clients).map_err(|e| no_keys(config, e))?;
         if let Some(error) = keys.uncounted() {
@@ -320,7 +348,7 @@ impl Serving<'_> {
                  were counted before it"
             ));
         }
-        let at = match server.addr().map_err(|e| Error::system("serve", &e))? {
+        let address = match server.addr().map_err(|e| Error::system("serve", &e))? {
             ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
             ListenAddr::Tcp(at) => at.to_string(),
         };
@@ -329,7 +357,7 @@ impl Serving<'_> {
         }
         if args.json {
             let mut json = json!({
-                "serving": at,
+                "serving": address,
                 "drive": config.name,
                 "size_bytes": bytes,
                 "pages": pages,
@@ -345,23 +373,24 @@ impl Serving<'_> {
         } else {
             let (size, what) = (units::capacity(bytes), if was_there { "the" } else { "new" });
             let name = &config.name;
-            writeln!(out, "serving {what} keys on {name} ({size}, {pages}) at {at}")?;
+            writeln!(out, "serving {what} keys on {name} ({size}, {pages}) at {address}")?;
             if let Some(figures) = &figures {
                 writeln!(out, "metrics at {}", figures.url)?;
             }
             writeln!(out, "Ctrl-C stops it")?;
         }
         out.flush()?;
-        let (report, records) = std::thread::scope(|scope| {
+        let (report, counters) = std::thread::scope(|scope| {
             let facts = Facts { drive: config.name.clone(), front: "redis", bytes };
             let figures = figures.zip(desk).map(|(it, desk)| it.serve(scope, desk, facts));
-            // Until the server has ended.
+            // Until the server has ended, and the drive answers no more.
             let _figures = figures.transpose()?;
-            server.run(keys, bell, clock, options, &stop).map_err(failed)
+            let ran = server.run(keys, &sleeper, options, &stop);
+            let (report, records) = ran.map_err(failed)?;
+            // The store lets go of the drive here.
+            let counters = records.tree().map(|tree| (tree.counters(), tree.redo()));
+            Ok::<_, Error>((report, counters))
         })?;
-        let counters = records.tree().map(|tree| (tree.counters(), tree.redo()));
-        // The store lets go of the drive.
-        drop(records);
         let injected = end()?;
         if args.json {
             let mut json = json!({
@@ -490,22 +519,18 @@ impl Blocks<'_> {
         let shape = Shape { depth: DEPTH, ..drive.shape() };
         drive.set_on_a_clock(true);
         drive.begin_faults();
-        let desk = serving.server.2.as_ref().map(|_| Desk::new());
+        let is_watched = serving.server.2.is_some();
         let wakes = drive.lower(0).device().medium().wakes();
-        let (lent, owner) = match &desk {
-            Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
-            None => Lent::new(drive, ready),
+        let (lent, owner) = match is_watched {
+            true => Lent::watched(drive, ready, needs_stories(config).is_ok()),
+            false => Lent::new(drive, ready),
         };
         let tended = Tended::new(lent).until(serving.server.1.clone());
-        let staffed = Staffed::new(tended, desk.clone());
-        let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
-        let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
-        wake(wakes, queue.bell());
-        let (bell, clock) = (queue.bell(), queue.clock());
-        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
-        let (remote, now) = (Remote::new(queue), clock.now());
+        let Driven { drive, back, at } = Driven::new(tended, wakes, is_watched)?;
+        let clock = at.sleeper.clock();
+        let now = clock.now();
         let end = || {
-            drop(drive.stop());
+            drop(back);
             let drive = owner.take_back()?;
             let injected = drive.injected();
             if drive.outlives() {
@@ -523,7 +548,7 @@ impl Blocks<'_> {
                 let config = InPlaceConfig { redo, ..InPlaceConfig::default() };
                 let fits = config.least_bytes() <= shape.bytes;
                 let redo = if fits { redo } else { 0 };
-                let store = make(remote, shape, InPlaceConfig { redo, ..config }, now);
+                let store = make(drive, shape, InPlaceConfig { redo, ..config }, now);
                 store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Log => {
@@ -531,12 +556,12 @@ impl Blocks<'_> {
                 let config = LogConfig { redo, ..LogConfig::default() };
                 let fits = config.least_bytes() <= shape.bytes;
                 let redo = if fits { redo } else { 0 };
-                let store = make(remote, shape, LogConfig { redo, ..config }, now);
+                let store = make(drive, shape, LogConfig { redo, ..config }, now);
                 store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Batched => unreachable!("it was refused on a drive with blocks"),
         };
         let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
-        serving.serve(kept, pages, (&bell, clock, desk), Box::new(end))
+        serving.serve(kept, pages, at, Box::new(end))
     }
 }

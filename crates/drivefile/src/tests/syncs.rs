@@ -1,5 +1,7 @@
 //! Errors of syncs: told once by the system, and forgotten by nobody here.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use flash::{Medium, Moved, Ppa};
@@ -18,6 +20,43 @@ fn written(disk: &Disk) -> (DriveFile, Area) {
     drive.describe(1, &chunk(0, 2, 8));
     let area = drive.area().unwrap();
     (drive, area)
+}
+
+/// Who has nothing else to do makes a sync itself, and is woken by nobody; else it is made on
+/// its thread, which wakes.
+#[test]
+fn a_sync_is_made_by_who_has_nothing_else_to_do() {
+    let disk = Disk::default();
+    let header = header(8);
+    let mut drive = DriveFile::create_on(disk.storage(), &header, true).unwrap();
+    let (idle, rung) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let (asked, rings) = (idle.clone(), rung.clone());
+    let wake = move || {
+        rings.fetch_add(1, Ordering::SeqCst);
+    };
+    drive.wakes().unwrap().set(wake, move || asked.load(Ordering::SeqCst));
+    let start = header.geometry.chunk_start(1);
+    let block = Block { number: 7, whole: false };
+    let write = |drive: &mut DriveFile, at| {
+        assert_eq!(program(drive, Ppa(start.0 + at), &[block]), Moved::Done);
+    };
+    write(&mut drive, 0);
+    assert_eq!((drive.barrier(), rung.load(Ordering::SeqCst)), (Moved::Done, 0));
+    idle.store(false, Ordering::SeqCst);
+    write(&mut drive, 1);
+    assert_eq!(drive.barrier(), Moved::Pending);
+    while drive.has_news() != Some(true) {
+        std::thread::yield_now();
+    }
+    assert_eq!(drive.barrier(), Moved::Done);
+    // It is told first, and rung for then.
+    while rung.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    disk.fail_sync(Some(0));
+    idle.store(true, Ordering::SeqCst);
+    write(&mut drive, 2);
+    assert_eq!((drive.barrier(), rung.load(Ordering::SeqCst)), (Moved::Failed, 1));
 }
 
 /// Whether a journal's sync succeeds.

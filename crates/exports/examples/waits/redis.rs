@@ -6,8 +6,7 @@ use std::path::Path;
 use std::thread::scope;
 use std::time::Duration;
 
-use btree::{AnyStore, BatchStore, Remote, Tree, TreeConfig};
-use device::hosted::{Hosted, HostedOptions};
+use btree::{AnyStore, BatchStore, Clocked, Tree, TreeConfig};
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{Opened, Options, Server, Sync};
@@ -32,15 +31,13 @@ pub fn serve(addr: &ListenAddr, stop: &StopHandle) -> Outcome {
     let device = Device::new(&geometry, &profile.timing, RamMedium::new(&geometry, 4096)?)?;
     let target = Batch::open(device, BatchConfig::for_geometry(&geometry, 0.3), Time::ZERO)?;
     let shape = *target.shape();
-    let hosting = HostedOptions { depth: 384, ..HostedOptions::default() };
-    let (_hosted, mut queues) = Hosted::start(Link::new(profile.link, target), hosting)?;
-    let queue = queues.remove(0);
-    let (bell, clock) = (queue.bell(), queue.clock());
-    let store = BatchStore::new(Remote::new(queue), shape, 256, || 0)?;
+    let (drive, _back) = Clocked::new(Link::new(profile.link, target))?;
+    let sleeper = drive.sleeper().clone();
+    let store = BatchStore::new(drive, shape, 256, || 0)?;
     let config = TreeConfig { memory: 64 << 20, operations: 64, dirty: 33, redo: true };
-    let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now())?;
+    let tree = Tree::create(Box::new(store) as AnyStore, config, sleeper.clock().now())?;
     let options = Options { sync: Sync::EverySecond, ..Options::default() };
-    server.run(Opened::new(tree, options.limits.clients)?, &bell, clock, options, stop)?;
+    server.run(Opened::new(tree, options.limits.clients)?, &sleeper, options, stop)?;
     Ok(())
 }
 

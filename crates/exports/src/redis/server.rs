@@ -1,4 +1,4 @@
-//! The server: one thread for all connections and the store.
+//! The server: one thread for all connections, the store, and its drive.
 //!
 //! Guarantees: commands of a connection take effect one after the other, in
 //! their order, and so are answered; those of different connections that have no
@@ -19,9 +19,7 @@
 
 use std::io;
 
-use btree::{Error as TreeError, Records};
-use device::hosted::Bell;
-use device::realtime::Clock;
+use btree::{Error as TreeError, Records, Sleeper};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -89,9 +87,6 @@ pub enum ServeError {
     /// A flush failed.
     #[error("the store did not take a flush: {0}; what was written since the last one may be lost")]
     Flush(TreeError),
-    /// The drive is gone.
-    #[error("the drive is gone; what was written since the last flush may be lost")]
-    Gone,
 }
 
 impl From<Errno> for ServeError {
@@ -148,7 +143,7 @@ impl Server {
         self.listener.addr()
     }
 
-    /// Serves `keys`, whose drive rings `bell`, by `clock`, until `stop`. Gives
+    /// Serves `keys`, whose drive this thread drives, as `sleeper` says, until `stop`. Gives
     /// the records again, flushed, with nothing under way in its drive.
     ///
     /// # Errors
@@ -156,12 +151,11 @@ impl Server {
     pub fn run(
         self,
         keys: Opened,
-        bell: &Bell,
-        clock: Clock,
+        sleeper: &Sleeper,
         options: Options,
         stop: &StopHandle,
     ) -> Result<(Report, Records<'static>), ServeError> {
         let database = keys.0;
-        Serving::new(self.listener, database, bell, clock, options, stop)?.run(stop)
+        Serving::new(self.listener, database, sleeper, options, stop)?.run(stop)
     }
 }

@@ -10,12 +10,11 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use btree::{Error as TreeError, Records};
-use device::hosted::Bell;
-use device::realtime::Clock;
+use btree::{Error as TreeError, Records, Sleeper};
+use device::realtime::sleep_for;
 use port::Time;
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use waiting::speculate::Token;
@@ -25,6 +24,7 @@ use super::command::{self, Command, Found};
 use super::database::{Database, Progress, Refusal};
 use super::resp::{self, Parser};
 use super::server::{Options, Report, ServeError, Sync};
+use crate::drive::clear;
 use crate::grow;
 use crate::listen::{Listener, StopHandle};
 
@@ -51,6 +51,10 @@ const FREED_PRESSED: u64 = 16 << 20;
 const GRACE: Duration = Duration::from_secs(5);
 /// The longest that a flush waits for those whom the last one answered, in ns.
 const GATHER: u64 = 1_000_000;
+/// A flush of less than this, in ns, may hold up who comes meanwhile; and how long nobody must
+/// have come.
+const SHORT: u64 = 2_000_000;
+const QUIET: Duration = Duration::from_secs(1);
 /// How often [`Sync::EverySecond`] flushes, in ns.
 const SECOND: u64 = 1_000_000_000;
 
@@ -65,8 +69,7 @@ pub(super) struct Serving<'a> {
     /// When the listener is looked at again, after there was no descriptor.
     pub(super) deaf_until: Option<Instant>,
     pub(super) database: Database,
-    bell: &'a Bell,
-    clock: Clock,
+    sleeper: &'a Sleeper,
     pub(super) options: Options,
     pub(super) wakes: OwnedFd,
     events: Vec<epoll::Event>,
@@ -77,8 +80,13 @@ pub(super) struct Serving<'a> {
     later: VecDeque<u32>,
     /// Who has replies that wait for a flush.
     holding: Vec<u32>,
-    /// When the last flush began.
+    /// When the last flush began, and how long the one before it took, in ns.
     flush_at: Time,
+    flush_took: u64,
+    /// Somebody was told something who need not wait for a flush: since the last one ended,
+    /// and when.
+    is_talking: bool,
+    talked: Option<Instant>,
     /// Who waited when it ended, answered or not, and until when the next one waits
     /// for as many: else two halves of all clients would take turns, each with flushes
     /// of its own.
@@ -101,8 +109,7 @@ impl<'a> Serving<'a> {
     pub(super) fn new(
         listener: Listener,
         database: Database,
-        bell: &'a Bell,
-        clock: Clock,
+        sleeper: &'a Sleeper,
         options: Options,
         stop: &StopHandle,
     ) -> Result<Serving<'a>, ServeError> {
@@ -112,14 +119,13 @@ impl<'a> Serving<'a> {
         };
         watch(listener.fd(), LISTENER)?;
         watch(stop.bell(), STOP)?;
-        watch(bell.as_fd(), BELL)?;
+        watch(sleeper.bell().fd().as_fd(), BELL)?;
         let (clients, now) = (options.limits.clients, Instant::now());
         Ok(Serving {
             listener: Some(listener),
             deaf_until: None,
             database,
-            bell,
-            clock,
+            sleeper,
             options,
             wakes,
             events: Vec::with_capacity(1024),
@@ -129,6 +135,9 @@ impl<'a> Serving<'a> {
             later: VecDeque::new(),
             holding: Vec::new(),
             flush_at: Time::ZERO,
+            flush_took: u64::MAX,
+            is_talking: false,
+            talked: None,
             gather: 0,
             gather_until: Time::ZERO,
             failed: None,
@@ -149,6 +158,8 @@ impl<'a> Serving<'a> {
         let mut until = None;
         loop {
             if stop.is_stopped() && self.listener.is_some() {
+                // It stays as it is.
+                let _ = epoll::delete(&self.wakes, stop.bell());
                 self.stop_taking();
                 until = Some(Instant::now() + GRACE);
             }
@@ -191,8 +202,8 @@ impl<'a> Serving<'a> {
                 self.flush();
             }
             self.sleep(None)?;
-            self.bell.clear();
-            self.database.poll(self.clock.now());
+            clear(self.sleeper.bell().fd().as_fd());
+            self.poll();
             while self.database.next_ready().is_some() {}
             self.end_flush();
         }
@@ -202,49 +213,56 @@ impl<'a> Serving<'a> {
     /// Sleeps until there is something to do.
     fn sleep(&mut self, until: Option<Instant>) -> Result<(), ServeError> {
         self.events.clear();
-        self.bell.arm();
-        let left = self.time_left(until);
-        let left =
-            left.map(|ns| Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ });
-        let slept = epoll::wait(&self.wakes, spare_capacity(&mut self.events), left.as_ref());
-        self.bell.disarm();
+        self.sleeper.bell().arm();
+        let slept = self.wait(self.time_left(until));
+        self.sleeper.bell().disarm();
         match slept {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
         }
-        if self.bell.is_closed() && self.database.next_event().is_none() {
-            return Err(ServeError::Gone);
-        }
-        Ok(())
     }
 
-    /// Nanoseconds until there is something to do anyway.
-    fn time_left(&self, until: Option<Instant>) -> Option<u64> {
-        let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
-        if is_busy
-            || self.database.trash.bytes() > 0
-            || self.database.is_ready()
-            || self.bell.is_closed()
-        {
-            return Some(0);
+    /// Waits for what sockets and bells tell, at most so long. What epoll itself is told to wait
+    /// is whole milliseconds, a hundred times what a drive may take.
+    fn wait(&mut self, left: Option<Duration>) -> Result<usize, Errno> {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            let left =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            poll(&mut [PollFd::new(&self.wakes, PollFlags::IN)], Some(&left))?;
         }
-        let now = self.clock.now();
+        let left = left.map(|_| &at_once);
+        epoll::wait(&self.wakes, spare_capacity(&mut self.events), left)
+    }
+
+    /// How long to sleep until there is something to do anyway.
+    fn time_left(&self, until: Option<Instant>) -> Option<Duration> {
+        let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
+        if is_busy || self.database.trash.bytes() > 0 || self.database.is_ready() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.sleeper.clock().now();
+        let from_now = |at: Time| Duration::from_nanos(at.since(now));
         let wakes = [until, self.deaf_until].into_iter().flatten().min();
         let wakes = wakes.map(|at| at.saturating_duration_since(Instant::now()));
-        let wakes = wakes.map(|left| left.as_nanos() as u64);
-        let store = self.database.next_event().map(|at| at.since(now));
-        let waits = self.options.sync == Sync::EverySecond && self.database.tokens().wants_flush();
-        let flush = waits.then(|| (self.flush_at + SECOND).since(now));
-        let gather = self.is_gathering(now).then(|| self.gather_until.since(now));
-        [wakes, store, flush, gather].into_iter().flatten().min()
+        let store = self.database.next_event();
+        let store = store.map(|at| sleep_for(from_now(at)).unwrap_or_default());
+        let flush = self.flush_due().map(from_now);
+        [wakes, store, flush].into_iter().flatten().min()
     }
 
-    /// Whether a flush waits for those whom the last one answered.
-    fn is_gathering(&self, now: Time) -> bool {
-        self.options.sync == Sync::Always
-            && self.database.tokens().wants_flush()
-            && self.holding.len() < self.gather
-            && now < self.gather_until
+    /// When the next flush begins, where one is wanted.
+    fn flush_due(&self) -> Option<Time> {
+        if !self.database.tokens().wants_flush() {
+            return None;
+        }
+        match self.options.sync {
+            // It waits for those whom the last one answered.
+            Sync::Always if self.holding.len() < self.gather => Some(self.gather_until),
+            Sync::Always => Some(Time::ZERO),
+            Sync::EverySecond => Some(self.flush_at + SECOND),
+            Sync::No => None,
+        }
     }
 
     /// Does what there is to do.
@@ -256,12 +274,15 @@ impl<'a> Serving<'a> {
             match event.data.u64() {
                 LISTENER => self.accept(),
                 STOP => {}
-                BELL => self.bell.clear(),
+                BELL => clear(self.sleeper.bell().fd().as_fd()),
                 who => self.hear(who as u32, event.flags),
             }
         }
         self.give_turns();
-        self.database.poll(self.clock.now());
+        if self.flush_due().is_some_and(|at| at <= self.sleeper.clock().now()) {
+            self.flush();
+        }
+        self.poll();
         let begin = Instant::now();
         while let Some(who) = self.database.next_ready() {
             self.go_on(who);
@@ -273,15 +294,6 @@ impl<'a> Serving<'a> {
         let all = self.memory + self.database.trash.bytes();
         let is_pressed = all > self.options.limits.memory;
         self.database.trash.free(if is_pressed { FREED_PRESSED } else { FREED });
-        let now = self.clock.now();
-        let is_due = match self.options.sync {
-            Sync::Always => !self.is_gathering(now),
-            Sync::EverySecond => now >= self.flush_at + SECOND,
-            Sync::No => false,
-        };
-        if is_due && self.database.tokens().wants_flush() {
-            self.flush();
-        }
     }
 
     /// Turns for who comes fresh, and then for who wants more.
@@ -303,8 +315,19 @@ impl<'a> Serving<'a> {
         }
     }
 
+    /// Lets the store and its drive go on. While nobody has wanted anything for a while but
+    /// what waits for the flush, that may be made on this thread, if the last one was short.
+    fn poll(&mut self) {
+        let is_busy = self.is_talking
+            || !(self.fresh.is_empty() && self.later.is_empty())
+            || self.talked.is_some_and(|at| self.now < at + QUIET);
+        let is_idle = self.database.tokens().is_flushing() && self.flush_took < SHORT && !is_busy;
+        self.sleeper.set_idle(is_idle);
+        self.database.poll(self.sleeper.clock().now());
+    }
+
     fn flush(&mut self) {
-        self.flush_at = self.clock.now();
+        self.flush_at = self.sleeper.clock().now();
         self.database.flush();
         self.report.flushes += 1;
     }
@@ -315,15 +338,17 @@ impl<'a> Serving<'a> {
         if let Err(error) = result {
             self.failed.get_or_insert(error);
         }
-        let now = self.clock.now();
+        self.flush_took = self.sleeper.clock().now().since(self.flush_at);
         self.gather = self.holding.len();
-        self.gather_until = now + (now.since(self.flush_at) / 4).min(GATHER);
+        self.is_talking = false;
         for who in std::mem::take(&mut self.holding) {
             if let Some(Some(client)) = self.clients.get_mut(who as usize) {
                 client.is_holding = false;
                 self.finish(who);
             }
         }
+        // From then on: the last of them has its answer only now.
+        self.gather_until = self.sleeper.clock().now() + (self.flush_took / 4).min(GATHER);
     }
 
     /// Notes what a socket tells.
@@ -488,6 +513,9 @@ impl<'a> Serving<'a> {
         client.start += client.parser.end();
         if self.options.sync == Sync::Always {
             self.database.tie(&mut client.replies, token);
+        }
+        if !client.replies.is_held() {
+            (self.is_talking, self.talked) = (true, Some(self.now));
         }
     }
 }

@@ -3,9 +3,8 @@
 //! Guarantees: what the drive does. Fails when the drive cannot be recovered, or there
 //! is no memory for values on their way.
 
-use btree::{Keyed, KeyedConfig, Records, Remote, StoreKind};
+use btree::{Keyed, KeyedConfig, Records, StoreKind};
 use device::Link;
-use device::hosted::Hosted;
 use drive::error::Error;
 use drive::kv::{self, KvDrive};
 use drive::spec::file::OpenFile;
@@ -13,9 +12,8 @@ use drive::{lower, memory, stack};
 use port::Time;
 
 use super::tended::Tended;
-use super::{Kept, Listening, OPERATIONS, Serving, failed, hosting, refuse, wake};
+use super::{Driven, Listening, OPERATIONS, Serving, Stored, come_back, failed, refuse};
 use crate::args::ServeArgs;
-use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
 use drive::restore::faded;
 
 /// Memory for values on their way where nobody says how much, in bytes.
@@ -74,26 +72,22 @@ impl Serving<'_> {
         target.lower_mut().device_mut().set_die_clocks(from);
         let wakes = target.lower().device().medium().wakes();
         let link = Link::new(lower::link_above(self.config), target);
-        let desk = self.server.2.as_ref().map(|_| Desk::new());
-        let staffed = Staffed::new(Tended::new(link), desk.clone());
-        let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
-        let queue = queues.remove(0);
-        wake(wakes, queue.bell());
-        let (bell, clock) = (queue.bell(), queue.clock());
-        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
+        let Driven { drive, back, at } =
+            Driven::new(Tended::new(link), wakes, self.server.2.is_some())?;
+        let clock = at.sleeper.clock();
         let memory = self.args.memory.unwrap_or(MEMORY);
         let config = KeyedConfig { operations: OPERATIONS, memory, keys };
-        let keyed = Keyed::new(Box::new(Remote::new(queue)), shape, config, clock.now());
+        let keyed = Keyed::new(Box::new(drive), shape, config, clock.now());
         let records = Records::Drive(Box::new(keyed.map_err(failed)?));
-        let kept = Kept { records, bytes, was_there: !self.is_new };
+        let kept = Stored { records, bytes, was_there: !self.is_new };
         let end = || {
-            let target = drive.stop().into_drive().into_drive().into_below();
+            let target = come_back(&back)?.into_below();
             let injected = kv::injected(&target, rules);
             if target.lower().device().medium().outlives() {
                 kv::end(target, clock.now())?;
             }
             Ok(injected)
         };
-        self.serve(kept, "values by key", (&bell, clock, desk), Box::new(end))
+        self.serve(kept, "values by key", at, Box::new(end))
     }
 }

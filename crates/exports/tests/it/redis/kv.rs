@@ -10,16 +10,13 @@ fn serve_kv(server: Server, options: Options, stop: &StopHandle) -> Report {
     let target = Kv::new(device, KvConfig { keys: 9000, ..KvConfig::for_geometry(&geometry) });
     let target = target.unwrap();
     let shape = *target.shape();
-    let hosting = HostedOptions { depth: 384, ..HostedOptions::default() };
-    let (_hosted, mut queues) =
-        Hosted::start(Link::new(LinkTiming::default(), target), hosting).unwrap();
-    let queue = queues.remove(0);
-    let (bell, clock) = (queue.bell(), queue.clock());
+    let (drive, _back) = Clocked::new(Link::new(LinkTiming::default(), target)).unwrap();
+    let sleeper = drive.sleeper().clone();
     let config = KeyedConfig { operations: 64, memory: 1 << 20, keys: 0 };
-    let keyed = Keyed::new(Box::new(Remote::new(queue)), shape, config, clock.now()).unwrap();
+    let keyed = Keyed::new(Box::new(drive), shape, config, sleeper.clock().now()).unwrap();
     let records = Records::Drive(Box::new(keyed));
     let keys = Opened::new(records, options.limits.clients).unwrap();
-    server.run(keys, &bell, clock, options, stop).unwrap().0
+    server.run(keys, &sleeper, options, stop).unwrap().0
 }
 
 fn served(sync: Sync) -> Served {

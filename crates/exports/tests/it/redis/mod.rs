@@ -2,6 +2,7 @@
 //! many connections; what breaks the protocol; stops.
 
 mod attack;
+mod idle;
 mod kv;
 mod soak;
 
@@ -12,8 +13,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use btree::{AnyStore, BatchStore, Remote, Tree, TreeConfig};
-use device::hosted::{Hosted, HostedOptions};
+use btree::{AnyStore, BatchStore, Clocked, Tree, TreeConfig};
 use device::{Device, Link, LinkTiming};
 use exports::Limits;
 use exports::nbd::{ListenAddr, StopHandle};
@@ -84,16 +84,13 @@ fn serve(server: Server, options: Options, stop: &StopHandle) -> Report {
     let config = BatchConfig::for_geometry(&geometry, 0.3);
     let target = Batch::open(device, config, Time::ZERO).unwrap();
     let shape = *target.shape();
-    let hosting = HostedOptions { depth: 384, ..HostedOptions::default() };
-    let (_hosted, mut queues) =
-        Hosted::start(Link::new(LinkTiming::default(), target), hosting).unwrap();
-    let queue = queues.remove(0);
-    let (bell, clock) = (queue.bell(), queue.clock());
-    let store = BatchStore::new(Remote::new(queue), shape, 256, || 0).unwrap();
+    let (drive, _back) = Clocked::new(Link::new(LinkTiming::default(), target)).unwrap();
+    let sleeper = drive.sleeper().clone();
+    let store = BatchStore::new(drive, shape, 256, || 0).unwrap();
     let config = TreeConfig { memory: 3 << 20, operations: 64, dirty: 33, redo: true };
-    let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now()).unwrap();
+    let tree = Tree::create(Box::new(store) as AnyStore, config, sleeper.clock().now()).unwrap();
     let keys = Opened::new(tree, options.limits.clients).unwrap();
-    server.run(keys, &bell, clock, options, stop).unwrap().0
+    server.run(keys, &sleeper, options, stop).unwrap().0
 }
 
 pub struct Client {
