@@ -4,9 +4,6 @@
 //! last that is known to be durable: after a cut the key is as one of these. Until then
 //! each get gives exactly what the put or delete before it left.
 
-// Each test uses a part of it.
-#![allow(dead_code)]
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -89,7 +86,6 @@ enum Open {
     Get {
         key: Vec<u8>,
         number: u64,
-        room: usize,
     },
     Exists {
         key: Vec<u8>,
@@ -418,7 +414,7 @@ impl Run {
                 let room = if world.random.below(4) == 0 { world.len() } else { world.most };
                 let room = self.target.shape().stored(key.len(), room).max(8);
                 let value = Buffer::zeroed(room).unwrap();
-                let open = Open::Get { key: key.clone(), number, room };
+                let open = Open::Get { key: key.clone(), number };
                 self.submit(world, KvOp::Get, false, (&key, 0, value), open);
             }
             85..92 => {
@@ -480,7 +476,7 @@ impl Run {
                     world.note("refused", u64::from(status == Status::CAPACITY_EXCEEDED));
                 }
             }
-            Open::Get { key, number, .. } => match world.before(&key, number) {
+            Open::Get { key, number } => match world.before(&key, number) {
                 None => assert_eq!(status, Status::KEY_NOT_FOUND),
                 Some(value) => {
                     assert!(status.is_ok(), "{status}");

@@ -1,8 +1,6 @@
 //! What the tests share: ports that watch the rules of ports, virtual time, a
 //! simple block drive, and vector commands.
 
-#![allow(dead_code)]
-
 use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorCmd, VectorOp};

@@ -1,5 +1,4 @@
 //! A drive whose units can be killed and whose power can be cut.
-#![allow(dead_code)]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,8 +1,5 @@
 //! A drive, driven.
 
-// Not every test file needs all of it.
-#![allow(dead_code)]
-
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
