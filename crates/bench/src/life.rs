@@ -66,8 +66,8 @@ struct Lasting {
 
 impl Lasting {
     /// Of a drive of one device; of several, the most worn, and all chunks.
-    fn of(drive: &Boxed, now: Time) -> Lasting {
-        let all: Vec<Health> = devices(&**drive).map(|device| device.health(now)).collect();
+    fn of(drive: &Boxed) -> Lasting {
+        let all: Vec<Health> = devices(&**drive).map(|device| device.health()).collect();
         let sum = |of: fn(&Health) -> u64| all.iter().map(of).sum();
         let most = all.iter().map(|health| health.wear).max_by_key(|wear| wear.most);
         Lasting {
@@ -196,7 +196,7 @@ impl Life {
             failed,
             written: self.driver.counters().since(&before),
             errors: FlashErrors::of(drive).since(&errors),
-            health: Lasting::of(drive, now),
+            health: Lasting::of(drive),
             read_only: drive.is_read_only(),
         })
     }

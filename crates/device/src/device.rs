@@ -19,7 +19,7 @@ mod life;
 
 pub use count::ChunkCount;
 pub use flaws::ErrorCounters;
-pub use health::{Health, WEAR_RANGES, Wear};
+pub use health::{Health, Wear};
 
 use std::collections::VecDeque;
 

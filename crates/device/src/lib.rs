@@ -42,9 +42,7 @@ pub use coarse::Coarse;
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };
-pub use device::{
-    ChunkCount, Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES, Wear,
-};
+pub use device::{ChunkCount, Counters, Device, ErrorCounters, Health, MAX_DEPTH, Wear};
 pub use flash::LinkTiming;
 pub use link::{Carries, Link, Payload};
 pub use notices::{Notice, NoticeMask, NoticeState};

@@ -61,7 +61,6 @@ impl<M: Medium> Device<M> {
 mod tests {
     use super::*;
     use flash::{Dimensions, Geometry, RamMedium, Timing};
-    use port::Time;
 
     /// In pieces of any length it finds what a look at all of them does.
     #[test]
@@ -81,7 +80,7 @@ mod tests {
                 (chunk.state, chunk.cause) = (ChunkState::Offline, Cause::Factory);
             }
         }
-        let health = device.health(Time::ZERO);
+        let health = device.health();
         for most in [1, 3, 7, 64, 1000] {
             let (mut count, mut from) = (ChunkCount::new(), Some(0));
             while let Some(at) = from {

@@ -1,15 +1,11 @@
-//! How a drive is: wear, bad chunks, errors and energy in one summary, as
-//! `ssdkit info` prints it. Computed from the chunks when it is asked for;
-//! counts of errors and energy are since the drive was made or restored.
+//! How a drive is: its chunks and their wear in one summary, computed when it is asked for;
+//! its energy, and how long its arrays worked, since it was made or restored.
 
 use flash::{Cause, Chunk, ChunkState, Energy, Medium};
 use port::Time;
 
-use super::{Device, ErrorCounters};
+use super::Device;
 use crate::slc::SlcHealth;
-
-/// Ranges of the wear histogram.
-pub const WEAR_RANGES: usize = 16;
 
 /// How the wear of some chunks is spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,11 +16,6 @@ pub struct Wear {
     pub mean: f64,
     /// The most.
     pub most: u32,
-    /// Erases in one range of the histogram, at least 1.
-    pub range: u32,
-    /// How many chunks have 0 to `range` - 1 erases, the next `range`, and so
-    /// on.
-    pub histogram: [u64; WEAR_RANGES],
 }
 
 /// How a drive is.
@@ -38,8 +29,6 @@ pub struct Health {
     pub open: u64,
     /// Written to their end, or closed early.
     pub closed: u64,
-    /// Closed before their end, as programs failed.
-    pub closed_early: u64,
     /// Bad from the factory.
     pub factory_bad: u64,
     /// Grown bad since: an erase failed, or the endurance was at its end.
@@ -48,12 +37,6 @@ pub struct Health {
     pub retired: u64,
     /// Erases of all chunks that were not bad from the factory.
     pub wear: Wear,
-    /// What went wrong.
-    pub errors: ErrorCounters,
-    /// The SLC cache, of which wear is counted apart; zeros where there is none.
-    pub slc: SlcHealth,
-    /// What it took; zero where energy is not counted.
-    pub energy: Energy,
 }
 
 impl Wear {
@@ -62,10 +45,7 @@ impl Wear {
         let sum: u64 = wear.iter().map(|&erases| u64::from(erases)).sum();
         let least = wear.iter().copied().min().unwrap_or(0);
         let most = wear.iter().copied().max().unwrap_or(0);
-        let range = most / WEAR_RANGES as u32 + 1;
-        let mut histogram = [0; WEAR_RANGES];
-        wear.iter().for_each(|erases| histogram[(erases / range) as usize] += 1);
-        Wear { least, mean: sum as f64 / wear.len().max(1) as f64, most, range, histogram }
+        Wear { least, mean: sum as f64 / wear.len().max(1) as f64, most }
     }
 }
 
@@ -75,7 +55,7 @@ impl<M: Medium> Device<M> {
         self.flaws.costs.sum(&self.energy_counts(), now.0)
     }
 
-    /// The SLC cache alone; zeros where there is none.
+    /// The SLC cache; zeros where there is none.
     pub fn slc_health(&self) -> SlcHealth {
         self.units.slc_health()
     }
@@ -111,8 +91,8 @@ impl<M: Medium> Device<M> {
         })
     }
 
-    /// How the drive is at `now`.
-    pub fn health(&self, now: Time) -> Health {
+    /// How its chunks are.
+    pub fn health(&self) -> Health {
         let g = &self.geometry;
         let chunks = || {
             let of_unit = |pu| (0..g.chunks()).map(move |n| &self.chunks[g.chunk_of(pu, n)]);
@@ -126,14 +106,10 @@ impl<M: Medium> Device<M> {
             free: count(|c| c.state == ChunkState::Free),
             open: count(|c| c.state == ChunkState::Open),
             closed: count(|c| c.state == ChunkState::Closed),
-            closed_early: chunks().filter(|c| c.is_closed_early(g.chunk_blocks())).count() as u64,
             factory_bad: offline(Cause::Factory),
             grown_bad: offline(Cause::Grown),
             retired: offline(Cause::Retired),
             wear: Wear::of(&used.map(|c| c.wear).collect::<Vec<_>>()),
-            errors: self.errors(),
-            slc: self.units.slc_health(),
-            energy: self.energy(now),
         }
     }
 }
@@ -143,15 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_chunk_is_in_one_range() {
-        let wear = Wear::of(&[0, 1, 15, 16, 159, 160]);
-        assert_eq!((wear.least, wear.most, wear.range), (0, 160, 11));
-        assert_eq!((wear.histogram[0], wear.histogram[1], wear.histogram[14]), (2, 2, 2));
-        assert_eq!(wear.histogram.iter().sum::<u64>(), 6);
-        assert_eq!(wear.mean, 351.0 / 6.0);
-        let most = Wear::of(&[u32::MAX]);
-        assert_eq!((most.histogram[15], most.range), (1, 1 << 28));
-        assert_eq!(Wear::of(&[]), Wear { range: 1, ..Wear::default() });
-        assert_eq!(Wear::of(&[0, 0]).histogram[0], 2);
+    fn wear_is_of_all_chunks() {
+        let wear = Wear::of(&[15, 1, 16, 159, 160]);
+        assert_eq!((wear.least, wear.mean, wear.most), (1, 351.0 / 5.0, 160));
+        assert_eq!(Wear::of(&[]), Wear::default());
+        assert_eq!(Wear::of(&[u32::MAX; 2]).mean, f64::from(u32::MAX));
     }
 }

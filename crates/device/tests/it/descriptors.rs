@@ -11,7 +11,7 @@ use device::{Device, OpenChannel, VectorOp};
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Chunk, ChunkState, Geometry, Ppa, Reliability, Timing};
 use port::random::mix;
-use port::{Status, Time};
+use port::Status;
 use proptest::prelude::*;
 
 /// Keeps what it is told, as a file would.
@@ -130,7 +130,7 @@ proptest! {
             let chunk = Chunk::from_bytes(&chunk.to_bytes()).unwrap();
             prop_assert_eq!(Chunk { reads: 0, ..told }, Chunk { reads: 0, ..chunk });
         }
-        let health = rig.port.health(Time(now));
+        let health = rig.port.health();
         let again = Device::restore_with(&g, &timing(), &model, seed, rig.port.cut(), &chunks).unwrap();
         for (before, after) in chunks.iter().zip(again.chunks()) {
             let mut expected = *before;
@@ -139,10 +139,10 @@ proptest! {
             }
             prop_assert_eq!(expected, *after);
         }
-        let after = again.health(Time(now));
+        let after = again.health();
         prop_assert_eq!(
-            (health.grown_bad, health.factory_bad, health.retired, health.closed_early),
-            (after.grown_bad, after.factory_bad, after.retired, after.closed_early)
+            (health.grown_bad, health.factory_bad, health.retired),
+            (after.grown_bad, after.factory_bad, after.retired)
         );
         prop_assert_eq!(after.retired, retired.iter().filter(|&&retired| retired).count() as u64);
     }
@@ -174,6 +174,6 @@ fn a_chunk_is_not_retired_while_its_reset_is_on_its_way() {
     rig.drain();
     assert_eq!(rig.all.last().unwrap().status, Status::SUCCESS);
     assert_eq!(rig.port.chunk(0).why_offline(), Some(flash::Cause::Retired));
-    let health = rig.port.health(rig.now);
+    let health = rig.port.health();
     assert_eq!((health.retired, health.grown_bad, health.factory_bad), (1, 0, 0));
 }

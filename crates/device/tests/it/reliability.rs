@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use crate::common::{Rig, cmd, drive, geometry, list_cmd, slow};
 use device::{
-    Content, Device, ErrorCounters, Health, Link, Notice, NoticeMask, NoticeState, OpenChannel,
-    VectorCmd, VectorDone, VectorOp,
+    Content, Device, ErrorCounters, Link, Notice, NoticeMask, NoticeState, OpenChannel, VectorCmd,
+    VectorDone, VectorOp,
 };
 use faults::{Below, Script, ScriptedMedium};
 use flash::{

@@ -44,7 +44,7 @@ fn one_unit(timing: &Timing) -> (Drive, Geometry) {
 }
 
 fn slc(rig: &Drive) -> SlcHealth {
-    rig.port.health(rig.now).slc
+    rig.port.slc_health()
 }
 
 fn none() -> SlcHealth {
@@ -307,7 +307,7 @@ fn energy_counts_both_programs() {
     rig.drain();
     let e = rig.port.energy(rig.now);
     assert_eq!((e.read, e.program, e.erase), (5_000, 30_030, 200));
-    assert_eq!(rig.port.health(rig.now).slc.folded_pages, 3);
+    assert_eq!(rig.port.slc_health().folded_pages, 3);
     rig.one(cmd(3, Read, g.ppa(0, 0, 0, 0), 4));
     assert_eq!(rig.port.energy(rig.now).read, 5_002);
 }

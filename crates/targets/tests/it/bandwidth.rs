@@ -99,19 +99,19 @@ fn a_burst_is_fast_until_the_cache_is_full_and_again_after_a_rest() {
     // The rest of the room goes at the speed of the cache.
     let after = with.write(32 * MIB);
     assert!(after < 1.2 * slow, "{after} against {slow}: the cache is full");
-    let full = with.drive.device().health(with.now).slc;
+    let full = with.drive.device().slc_health();
     assert_eq!((full.rows, full.cached, full.folded), (512, 512, 0));
     assert!(full.direct > 1900, "the rest of 38 MiB: {}", full.direct);
     // 128 rows of each unit, 2.95 ms each, and two erases: 384 ms, from when the
     // unit has nothing else to do.
     with.rest(400_000_000);
-    let rested = with.drive.device().health(with.now).slc;
+    let rested = with.drive.device().slc_health();
     assert_eq!((rested.cached, rested.folded, rested.erases), (0, 512, 8));
     let again = with.write(6 * MIB);
     assert!(again > 0.95 * burst, "{again} against {burst}");
     // Half a rest empties about half of it.
     with.write(8 * MIB);
     with.rest(200_000_000);
-    let half = with.drive.device().health(with.now).slc;
+    let half = with.drive.device().slc_health();
     assert!((150..350).contains(&half.cached), "{half:?}");
 }

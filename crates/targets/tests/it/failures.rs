@@ -575,7 +575,7 @@ proptest! {
             run = run.restart(&geometry, &timing, Rates::default());
             run.read_all();
         }
-        let health = run.drive.device().health(run.now);
+        let health = run.drive.device().health();
         let device = run.drive.into_device();
         let chunks = device.chunks().to_vec();
         let mut medium = device.cut();
