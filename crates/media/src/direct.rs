@@ -7,7 +7,7 @@
 //! application's, completes with the status that says so. Completions wait until they are
 //! taken: a driver of time looks for them after each event, or turn.
 
-use device::{Notice, OpenChannel, VectorCmd, VectorDone};
+use device::{OpenChannel, VectorCmd, VectorDone};
 use flash::Chunk;
 use ftl::Over;
 use port::{Ring, Time};
@@ -53,12 +53,6 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     pub fn take_direct(&mut self, number: usize, done: &mut Ring<VectorDone>) {
         let number = self.partition(number).number();
         self.media_mut().take(number, done);
-    }
-
-    /// The oldest notice of an application's chunks, if any.
-    pub fn take_direct_notice(&mut self, number: usize) -> Option<Notice> {
-        let number = self.partition(number).number();
-        self.media_mut().take_notice(number)
     }
 
     /// Takes back what an application has; what it wrote is erased.
