@@ -6,8 +6,7 @@ import enum
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +15,8 @@ from ssdkit import _core
 from ssdkit._core import UsageError
 from ssdkit._names import named, stands
 from ssdkit._numbers import LATEST, U64, said, whole
+from ssdkit._opened import Opened
 from ssdkit.completions import Completions, Unsigned, compare
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
@@ -113,7 +110,7 @@ class Counters:
         return Counters(**{name: getattr(self, name) - getattr(before, name) for name in names})
 
 
-class Drive:
+class Drive(Opened):
     """A drive in this process, in virtual time, whose requests are one's own.
 
     `name` is a `mem:` drive, or a drive file (`ssd:FILE`, or its path); keys of a `mem:` drive
@@ -150,6 +147,8 @@ class Drive:
     True
     """
 
+    _native: _core.Drive
+
     def __init__(
         self,
         name: str | os.PathLike[str],
@@ -176,24 +175,6 @@ class Drive:
     def __repr__(self) -> str:
         return f"<Drive {self.name}{stands(self._native)}>"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # What ends in a forked process is that one alone.
-        if not self._native.inherited:
-            self.close()
-
-    @property
-    def name(self) -> str:
-        """What the drive is called, with its keys."""
-        return self._native.name
-
     @property
     def size(self) -> int:
         """Bytes that it has."""
@@ -213,11 +194,6 @@ class Drive:
     def config(self) -> dict[str, Any]:
         """All of its numbers, as `ssdkit info --json` has them."""
         return cast("dict[str, Any]", self._native.config())
-
-    @property
-    def now(self) -> int:
-        """Drive time, in ns since it was switched on."""
-        return self._native.now
 
     @property
     def waiting(self) -> int:
@@ -422,11 +398,6 @@ class Drive:
         b'aaa'
         """
         return Completions(self._native.cut())
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._native.closed
 
     def close(self) -> None:
         """Shuts the drive down, and gives its memory up. Requests that wait are dropped. A

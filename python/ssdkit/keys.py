@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ssdkit import _core
 from ssdkit._names import named, stands
 from ssdkit._numbers import U64, whole
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from ssdkit._opened import Opened
 
 V = TypeVar("V", bound="bytes | None")
 
 
-class KeyValue:
+class KeyValue(Opened):
     """An ordered key-value store on a drive in this process. Bytes in, bytes out.
 
     `name` is a `mem:` drive, whose keys may be given as keywords, or a drive file; `store` says
@@ -49,6 +46,8 @@ class KeyValue:
     (b'2', None, [(b'three', b'3'), (b'two', b'2')])
     """
 
+    _native: _core.KeyValue
+
     def __init__(
         self,
         name: str | os.PathLike[str],
@@ -64,24 +63,6 @@ class KeyValue:
     def __repr__(self) -> str:
         return f"<KeyValue {self.store} on {self.name}{stands(self._native)}>"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # What ends in a forked process is that one alone.
-        if not self._native.inherited:
-            self.close()
-
-    @property
-    def name(self) -> str:
-        """What the drive is called, with its keys."""
-        return self._native.name
-
     @property
     def store(self) -> str:
         """What keeps the records."""
@@ -91,11 +72,6 @@ class KeyValue:
     def found(self) -> bool:
         """Whether the store was on the drive before."""
         return self._native.found
-
-    @property
-    def now(self) -> int:
-        """Drive time, in ns since it was switched on."""
-        return self._native.now
 
     def get(self, key: bytes, default: bytes | None = None) -> bytes | None:
         """The value of a key, or `default`."""
@@ -165,11 +141,6 @@ class KeyValue:
     def flush(self) -> None:
         """Makes durable what was done."""
         self._native.flush()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._native.closed
 
     def close(self) -> None:
         """Flushes, and shuts the drive down. A second time it does nothing."""

@@ -16,7 +16,6 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ssdkit._core import Error, UsageError
@@ -76,12 +75,7 @@ class Store:
     def __enter__(self) -> Store:  # noqa: PYI034  (Python 3.10 has no Self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             # What did not fit will not fit now.
             if not self._full:
