@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +25,6 @@ from ssdkit.fleets import DRIVE, _kind
 SHORT: dict[str, Any] = {"windows": 4, "bursts": 2}
 #: Written so much that it wears out, and so badly that it cannot keep data.
 WORN = LogNormal(6.0, 0.2)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
 
 
 def test_distributions_have_their_quantiles() -> None:

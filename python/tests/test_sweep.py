@@ -13,7 +13,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -33,18 +32,6 @@ DRIVE = "mem:tlc,size=64M,groups=1,pus=2,pages=48,store=none"
 READS: dict[str, Any] = {"drive": DRIVE, "rw": "randread", "ios": 500}
 WRITES: dict[str, Any] = {"drive": DRIVE, "rw": "randwrite", "ios": 2000, "precondition": "seq"}
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sweeps"
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(autouse=True)
