@@ -63,29 +63,7 @@ pub(crate) fn start<D: OpenChannel>(
 }
 
 impl Drive for Ruled<Flash> {
-    fn shards(&self) -> usize {
-        1
-    }
-
-    fn lower(&self, _shard: usize) -> &dyn Lower {
-        self.below()
-    }
-
-    fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
-        self.below_mut()
-    }
-
-    fn target(&self, _target: usize) -> &dyn Target {
-        self
-    }
-
-    fn target_mut(&mut self, _target: usize) -> &mut dyn Target {
-        self
-    }
-
-    fn shape(&self) -> Shape {
-        Target::shape(self)
-    }
+    whole::is_one_target!();
 
     fn rules(&self) -> Option<SetInstaller> {
         Some(self.installer())

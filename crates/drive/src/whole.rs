@@ -433,30 +433,38 @@ impl Drive for Boxed {
     }
 }
 
+/// Of a target that is a drive by itself.
+macro_rules! is_one_target {
+    () => {
+        fn shards(&self) -> usize {
+            1
+        }
+
+        fn lower(&self, _shard: usize) -> &dyn Lower {
+            self.below()
+        }
+
+        fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
+            self.below_mut()
+        }
+
+        fn target(&self, _target: usize) -> &dyn Target {
+            self
+        }
+
+        fn target_mut(&mut self, _target: usize) -> &mut dyn Target {
+            self
+        }
+
+        fn shape(&self) -> Shape {
+            Target::shape(self)
+        }
+    };
+}
+pub(crate) use is_one_target;
+
 impl<D: Lower> Drive for Pblk<D> {
-    fn shards(&self) -> usize {
-        1
-    }
-
-    fn lower(&self, _shard: usize) -> &dyn Lower {
-        self.below()
-    }
-
-    fn lower_mut(&mut self, _shard: usize) -> &mut dyn Lower {
-        self.below_mut()
-    }
-
-    fn target(&self, _target: usize) -> &dyn Target {
-        self
-    }
-
-    fn target_mut(&mut self, _target: usize) -> &mut dyn Target {
-        self
-    }
-
-    fn shape(&self) -> Shape {
-        Target::shape(self)
-    }
+    is_one_target!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         end(self, now)

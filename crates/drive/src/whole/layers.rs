@@ -95,72 +95,41 @@ macro_rules! hurries_what_is_below {
     };
 }
 
+/// Of a layer that holds nothing to give down, and adds nothing to what is told of a drive.
+macro_rules! is_as_what_is_below {
+    () => {
+        has_what_is_below!();
+        hurries_what_is_below!();
+        is_cut_with_what_is_below!();
+
+        fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+            Box::new(self.into_below()).end(now)
+        }
+
+        fn fault(&self) -> Option<(Error, bool)> {
+            self.below().fault()
+        }
+
+        fn read_cache(&self) -> Option<CacheCounters> {
+            self.below().read_cache()
+        }
+    };
+}
+
 impl<D: Drive> Drive for Link<D> {
-    has_what_is_below!();
-    hurries_what_is_below!();
-    is_cut_with_what_is_below!();
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        Box::new(self.into_below()).end(now)
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
-
-    fn read_cache(&self) -> Option<CacheCounters> {
-        self.below().read_cache()
-    }
+    is_as_what_is_below!();
 }
 
 impl Drive for Coarse<Boxed> {
-    has_what_is_below!();
-    hurries_what_is_below!();
-    is_cut_with_what_is_below!();
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.into_below().end(now)
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
+    is_as_what_is_below!();
 }
 
 impl Drive for Buffered<Boxed> {
-    has_what_is_below!();
-    hurries_what_is_below!();
-    is_cut_with_what_is_below!();
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.into_below().end(now)
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
-
-    fn read_cache(&self) -> Option<CacheCounters> {
-        self.below().read_cache()
-    }
+    is_as_what_is_below!();
 }
 
 impl Drive for Queued<Boxed> {
-    has_what_is_below!();
-    hurries_what_is_below!();
-    is_cut_with_what_is_below!();
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.into_below().into_below().end(now)
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
-
-    fn read_cache(&self) -> Option<CacheCounters> {
-        self.below().read_cache()
-    }
+    is_as_what_is_below!();
 }
 
 impl Drive for Cached<Boxed> {
@@ -191,21 +160,7 @@ impl Drive for Cached<Boxed> {
 }
 
 impl Drive for Powered<Boxed> {
-    has_what_is_below!();
-    hurries_what_is_below!();
-    is_cut_with_what_is_below!();
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.into_below().end(now)
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
-
-    fn read_cache(&self) -> Option<CacheCounters> {
-        self.below().read_cache()
-    }
+    is_as_what_is_below!();
 
     fn power(&self, now: Time) -> Option<PowerHealth> {
         Some(self.health(now))
