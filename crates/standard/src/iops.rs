@@ -9,7 +9,7 @@ use measure::units::{size_binary, time_ns};
 
 use crate::Test;
 use crate::outcome::Findings;
-use crate::session::{Access, Halt, Session, iops, mix};
+use crate::session::{Access, Halt, Session, cells, iops, mix};
 use crate::table::{Table, Unit};
 
 /// The test.
@@ -28,19 +28,10 @@ pub const MIXES: [u8; 7] = [100, 95, 65, 50, 35, 5, 0];
 /// Bytes of a request.
 pub const SIZES: [u64; 8] =
     [1024 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10, 8 << 10, 4 << 10, 512];
-/// Bytes of the requests whose writes are tracked.
-const TRACKED: u64 = 4 << 10;
 
 fn run(session: &mut Session) -> Result<Findings, Halt> {
     let (sizes, depth) = (session.sizes(&SIZES)?, session.depth);
-    let cells = MIXES.iter().flat_map(|&reads| sizes.iter().map(move |&bs| (reads, bs)));
-    let cells: Vec<(u8, u64)> = cells.collect();
-    let tracked = cells.iter().position(|&cell| cell == (0, TRACKED));
-    let Some(tracked) = tracked else {
-        return Err(Halt::Void(
-            "the drive takes no requests of 4 KiB, whose writes are tracked".into(),
-        ));
-    };
+    let (cells, tracked) = cells(&MIXES, &sizes)?;
     session.fill()?;
     session.age_until_it_collects()?;
     let mut rounds: Vec<Vec<f64>> = Vec::new();

@@ -12,7 +12,7 @@ use measure::units::{size_binary, time_ns};
 
 use crate::Test;
 use crate::outcome::Findings;
-use crate::session::{Access, Halt, P999, Session, enough, for_time, mix};
+use crate::session::{Access, Halt, P999, Session, TRACKED, cells, enough, for_time, mix};
 use crate::table::{Table, Unit};
 
 /// The test.
@@ -28,18 +28,10 @@ pub const TEST: Test = Test {
 
 const MIXES: [u8; 3] = [100, 65, 0];
 const SIZES: [u64; 3] = [8 << 10, 4 << 10, 512];
-const TRACKED: u64 = 4 << 10;
 
 fn run(session: &mut Session) -> Result<Findings, Halt> {
     let sizes = session.sizes(&SIZES)?;
-    let cells = MIXES.iter().flat_map(|&reads| sizes.iter().map(move |&bs| (reads, bs)));
-    let cells: Vec<(u8, u64)> = cells.collect();
-    let tracked = cells.iter().position(|&cell| cell == (0, TRACKED));
-    let Some(tracked) = tracked else {
-        return Err(Halt::Void(
-            "the drive takes no requests of 4 KiB, whose writes are tracked".into(),
-        ));
-    };
+    let (cells, tracked) = cells(&MIXES, &sizes)?;
     session.fill()?;
     session.age_until_it_collects()?;
     let period = session.period_for_a_tail();

@@ -98,6 +98,19 @@ pub fn mix(reads: u8) -> String {
     format!("{reads}/{}", 100 - reads)
 }
 
+/// Bytes of the random writes whose figures are tracked from round to round.
+pub const TRACKED: u64 = 4 << 10;
+
+/// Each mix with each size, and which of them is tracked.
+pub fn cells(mixes: &[u8], sizes: &[u64]) -> Result<(Vec<(u8, u64)>, usize), Halt> {
+    let of_mix = |&reads: &u8| sizes.iter().map(move |&bs| (reads, bs));
+    let cells: Vec<_> = mixes.iter().flat_map(of_mix).collect();
+    match cells.iter().position(|&cell| cell == (0, TRACKED)) {
+        Some(tracked) => Ok((cells, tracked)),
+        None => void("the drive takes no requests of 4 KiB, whose writes are tracked"),
+    }
+}
+
 /// What was written so far.
 #[derive(Clone, Copy)]
 pub struct Wrote {
