@@ -7,9 +7,11 @@
 use std::time::{Duration, Instant};
 
 use device::realtime::Clock;
-use exports::nbd::protocol::{READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
+use exports::nbd::protocol::{
+    READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES, status,
+};
 use exports::nbd::{Client, ClientError, ListenAddr, Waiter};
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Status, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Time};
 
 use replay::Lacks;
 
@@ -164,17 +166,6 @@ impl Remote for Served {
 
     fn close(self) -> Result<(), Error> {
         self.client.close().map_err(failed)
-    }
-}
-
-/// What the protocol's error means.
-fn status(error: u32) -> Status {
-    match error {
-        0 => Status::SUCCESS,
-        22 => Status::INVALID_FIELD,
-        28 => Status::CAPACITY_EXCEEDED,
-        1 => Status::READ_ONLY,
-        _ => Status::INTERNAL,
     }
 }
 

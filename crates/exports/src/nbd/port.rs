@@ -16,7 +16,7 @@ use port::{
 };
 
 use super::client::{Client, ClientError};
-use super::protocol::{SEND_FLUSH, SEND_FUA, SEND_WRITE_ZEROES};
+use super::protocol::{SEND_FLUSH, SEND_FUA, SEND_WRITE_ZEROES, status};
 
 /// Requests that may be out at once.
 const DEPTH: usize = 1024;
@@ -162,17 +162,6 @@ impl Remote {
     fn fail(&mut self, BlockReq { id, op, buffer, .. }: BlockReq) {
         let (status, at) = (Status::INTERNAL, self.now);
         self.ready.put(|| BlockDone { id, op, status, at, buffer });
-    }
-}
-
-/// What the protocol's error means.
-fn status(error: u32) -> Status {
-    match error {
-        0 => Status::SUCCESS,
-        22 => Status::INVALID_FIELD,
-        28 => Status::CAPACITY_EXCEEDED,
-        1 => Status::READ_ONLY,
-        _ => Status::INTERNAL,
     }
 }
 

@@ -3,6 +3,8 @@
 //! Pure: no I/O, no state. Parsing any bytes gives a message or `None`; it
 //! never panics. All numbers are big-endian on the wire.
 
+use port::Status;
+
 /// First word of the server's greeting, "NBDMAGIC".
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// Second word of the greeting and first of every option, "IHAVEOPT".
@@ -103,6 +105,17 @@ pub const ENOSPC: u32 = 28;
 pub const ENOTSUP: u32 = 95;
 /// The server is going away.
 pub const ESHUTDOWN: u32 = 108;
+
+/// What an error of an answer means for a client.
+pub fn status(error: u32) -> Status {
+    match error {
+        OK => Status::SUCCESS,
+        EINVAL => Status::INVALID_FIELD,
+        ENOSPC => Status::CAPACITY_EXCEEDED,
+        EPERM => Status::READ_ONLY,
+        _ => Status::INTERNAL,
+    }
+}
 
 /// The largest request served, in bytes: what clients may take for granted.
 pub const MAX_REQUEST: u32 = 32 << 20;
