@@ -10,8 +10,8 @@ use crate::common::{Rig, cmd, geometry};
 use device::{Device, OpenChannel, VectorOp};
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Chunk, ChunkState, Geometry, Ppa, Reliability, Timing};
-use port::random::mix;
 use port::Status;
+use port::random::mix;
 use proptest::prelude::*;
 
 /// Keeps what it is told, as a file would.

@@ -1,26 +1,21 @@
 //! `ssdkit bench` from outside: the report's arithmetic, determinism, errors.
 
-use std::process::{Command, Output};
+use std::path::Path;
 
 use serde_json::Value;
 
-fn ssdkit(line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(line.split_whitespace()).output().unwrap()
-}
+use crate::common::{json, run, told};
 
 /// The report of a run that must succeed.
 fn report(rest: &str) -> Value {
-    let out = ssdkit(&format!("bench {rest} --json"));
-    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(0), "{rest}: {errors}");
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{rest}: {e}"))
+    json(Path::new("."), &format!("bench {rest}"))
 }
 
 /// Exit code and message of a run that must fail.
 fn failure(rest: &str) -> (Option<i32>, String) {
-    let out = ssdkit(&format!("bench {rest}"));
+    let out = run(Path::new("."), &format!("bench {rest}"));
     assert!(out.stdout.is_empty(), "{rest} printed a result");
-    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    told(&out)
 }
 
 fn number(json: &Value, path: &str) -> f64 {
@@ -250,8 +245,8 @@ fn the_real_clock_checks_itself() {
 
 #[test]
 fn the_text_report_is_for_people() {
-    let out =
-        ssdkit("bench mem:ref,size=64M,store=none --rw randread --ios 10k --precondition seq");
+    let line = "bench mem:ref,size=64M,store=none --rw randread --ios 10k --precondition seq";
+    let out = run(Path::new("."), line);
     let text = String::from_utf8(out.stdout).unwrap();
     assert_eq!(out.status.code(), Some(0));
     for word in ["IOPS", "p99.9", "87.3 us", "mem:ref,size=64M,store=none"] {

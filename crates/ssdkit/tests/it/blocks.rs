@@ -3,30 +3,23 @@
 
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-fn ssdkit(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    command.current_dir(dir).args(line.split_whitespace()).output().unwrap()
-}
+use crate::common::{json, run, ssdkit, told};
 
 /// The report of a run that must succeed.
 fn report(dir: &Path, rest: &str) -> Value {
-    let out = ssdkit(dir, &format!("bench {rest} --json"));
-    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(0), "{rest}: {errors}");
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(dir, &format!("bench {rest}"));
     check(rest, &json);
     json
 }
 
 /// Exit code and message of a run that must fail.
 fn failure(dir: &Path, rest: &str) -> (Option<i32>, String) {
-    let out = ssdkit(dir, &format!("bench {rest}"));
-    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    told(&run(dir, &format!("bench {rest}")))
 }
 
 fn count(json: &Value, path: &str) -> u64 {
@@ -173,7 +166,7 @@ fn nothing_is_written_over_unasked() {
 fn a_drive_below_an_empty_layer_is_the_same_drive() {
     let dir = tempfile::tempdir().unwrap();
     let line = "mem:tlc,size=64M --rw randrw --qd 16 --ios 20k --precondition seq";
-    let out = ssdkit(dir.path(), &format!("bench {line} --json"));
+    let out = run(dir.path(), &format!("bench {line} --json"));
     let bare: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert!(bare.get("block_layer").is_none());
     let below = report(dir.path(), &format!("{line} --cores 1"));
@@ -272,7 +265,7 @@ fn no_core_waits_for_one_that_is_done() {
 fn requests_of_a_drive_that_works_are_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let line = "bench mem:ref,size=16M --rw randrw --ios 300 --timeout 1us --verify --json";
-    let out = ssdkit(dir.path(), line);
+    let out = run(dir.path(), line);
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((count(&json, "/ios"), count(&json, "/errors")), (300, 0));
     assert!(sum(&json, "/block_layer/dispatch", "/timed_out") > 0);
@@ -288,7 +281,7 @@ fn a_trace_has_every_request() {
         "file:drive,size=16M,direct=no --rw randread --qd 4 --ios 3k",
     ] {
         report(dir.path(), &format!("{rest} --trace run.trace"));
-        let out = ssdkit(dir.path(), "trace run.trace --json");
+        let out = run(dir.path(), "trace run.trace --json");
         assert_eq!(out.status.code(), Some(0), "{rest}");
         let trace: Value = serde_json::from_slice(&out.stdout).unwrap();
         assert_eq!((count(&trace, "/records"), count(&trace, "/dropped")), (3000, 0), "{rest}");
@@ -337,7 +330,7 @@ fn a_faulty_device_is_told() {
 fn a_device_that_goes_in_the_middle_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let drive = "null:completion_nsec=10us,gone_after=500 --clock virtual";
-    let out = ssdkit(dir.path(), &format!("bench {drive} --rw randread --qd 8 --ios 1k --json"));
+    let out = run(dir.path(), &format!("bench {drive} --rw randread --qd 8 --ios 1k --json"));
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(1), "{text}");
     assert!(text.contains("gone") && text.contains("requests failed"), "{text}");
@@ -356,9 +349,13 @@ fn a_file_that_is_cut_in_the_middle_is_told() {
     for ios in [1_000u32, 4_000, 16_000] {
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();
         let line = format!("bench file:disk,direct=no --rw randread --rate 2k --ios {ios} --json");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-        command.current_dir(dir.path()).args(line.split_whitespace());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = ssdkit(&line);
+        let child = command
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         std::thread::sleep(Duration::from_millis(u64::from(ios) / 4));
         OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
         let out = child.wait_with_output().unwrap();
@@ -412,7 +409,7 @@ fn the_examples_of_the_page_run() {
         section.lines().filter_map(|line| line.strip_prefix("    ssdkit ")).collect();
     assert!(examples.len() >= 8, "{examples:?}");
     for example in examples {
-        let out = ssdkit(dir.path(), example);
+        let out = run(dir.path(), example);
         let errors = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(0), "{example}: {errors}");
         assert!(!out.stdout.is_empty(), "{example}");

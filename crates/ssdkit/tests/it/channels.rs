@@ -1,55 +1,28 @@
 //! `ssdkit serve --channel` and `bench channel:` from outside.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A server that is listening, and its first words.
-fn started(line: &str) -> (Child, Value) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .arg("serve")
-        .args(line.split_whitespace())
-        .arg("--json")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut ready).unwrap();
-    child.stdout = Some(out.into_inner());
-    (child, serde_json::from_str(&ready).unwrap())
-}
+use crate::common::{Served, json, run, ssdkit, told};
 
-/// Asks it to stop; gives its last words.
-fn stopped(mut child: Child) -> Value {
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let mut rest = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
-    assert!(child.wait().unwrap().success());
-    serde_json::from_str(&rest).unwrap()
-}
-
-fn ran(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    command.args(line.split_whitespace()).arg("--json").output().unwrap()
+/// A server that is listening.
+fn started(line: &str) -> Served {
+    Served::start(&mut ssdkit(&format!("serve {line} --json")))
 }
 
 /// Runs a bench and gives its report.
 fn bench(line: &str) -> Value {
-    let out = ran(&format!("bench {line}"));
-    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
+    json(Path::new("."), &format!("bench {line}"))
 }
 
 /// The error of a command that is refused.
 fn refused(line: &str) -> String {
-    let out = ran(line);
-    assert!(!out.status.success(), "{line}");
-    String::from_utf8_lossy(&out.stderr).into_owned()
+    let (code, text) = told(&run(Path::new("."), line));
+    assert_ne!(code, Some(0), "{line}");
+    text
 }
 
 fn at(dir: &Path, name: &str) -> String {
@@ -60,9 +33,9 @@ fn at(dir: &Path, name: &str) -> String {
 fn a_drive_is_served_by_channels_and_over_nbd_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let (channel, nbd) = (at(dir.path(), "channel"), at(dir.path(), "nbd"));
-    let (server, ready) = started(&format!("mem:null,size=16M --channel {channel} --nbd {nbd}"));
-    assert_eq!(ready["channel"], format!("channel:{channel}"));
-    assert_eq!(ready["size_bytes"], 16 << 20);
+    let server = started(&format!("mem:null,size=16M --channel {channel} --nbd {nbd}"));
+    assert_eq!(server.ready["channel"], format!("channel:{channel}"));
+    assert_eq!(server.ready["size_bytes"], 16 << 20);
     for linger in ["", ",linger=0ns"] {
         let report = bench(&format!(
             "channel:{channel}{linger} --rw randrw --qd 8 --ios 3k --verify --flush-every 50 \
@@ -78,7 +51,7 @@ fn a_drive_is_served_by_channels_and_over_nbd_at_once() {
     assert!(text.contains("--destroy"), "{text}");
     let text = refused(&format!("bench channel:{channel} --rw randread --rate 1k --time 1s"));
     assert!(text.contains("--rate is not for channel: drives"), "{text}");
-    let last = stopped(server);
+    let last = server.stop();
     assert_eq!((&last["faults"], &last["refused"]), (&0.into(), &0.into()));
     assert_eq!(last["connections"], 4);
     assert!(!Path::new(&channel).exists() && !Path::new(&nbd).exists());
@@ -91,13 +64,13 @@ fn a_drive_that_keeps_nothing_is_served_by_a_channel_alone() {
     let channel = at(dir.path(), "channel");
     for store in ["none", "checksum"] {
         let drive = format!("mem:null,size=16M,store={store}");
-        let (server, _) = started(&format!("{drive} --channel {channel} --linger 10us"));
+        let server = started(&format!("{drive} --channel {channel} --linger 10us"));
         let report = bench(&format!("channel:{channel} --rw randread --qd 32 --ios 20k"));
         assert_eq!((&report["ios"], &report["errors"]), (&20_000.into(), &0.into()));
         if store == "checksum" {
             bench(&format!("channel:{channel} --rw randrw --ios 2k --verify --destroy"));
         }
-        stopped(server);
+        server.stop();
         let nbd = at(dir.path(), "nbd");
         let text = refused(&format!("serve {drive} --channel {channel} --nbd {nbd}"));
         assert!(text.contains("keeps no data to serve"), "{text}");
@@ -112,12 +85,10 @@ fn a_drive_that_keeps_nothing_is_served_by_a_channel_alone() {
 fn who_is_killed_is_noticed_by_the_other() {
     let dir = tempfile::tempdir().unwrap();
     let channel = at(dir.path(), "channel");
-    let (mut server, _) = started(&format!("mem:znand,size=16M --channel {channel}"));
+    let server = started(&format!("mem:znand,size=16M --channel {channel}"));
     let client = |time| {
-        let line =
-            format!("channel:{channel} --rw randwrite --qd 16 --time {time} --destroy --json");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-        command.arg("bench").args(line.split_whitespace());
+        let how = "--rw randwrite --qd 16 --destroy --json";
+        let mut command = ssdkit(&format!("bench channel:{channel} {how} --time {time}"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut killed = client("60s");
@@ -128,8 +99,7 @@ fn who_is_killed_is_noticed_by_the_other() {
     let start = Instant::now();
     let left = client("60s");
     std::thread::sleep(Duration::from_millis(500));
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     let out = left.wait_with_output().unwrap();
     assert!(start.elapsed() < Duration::from_secs(40), "long before its time");
     let text = String::from_utf8_lossy(&out.stderr);
@@ -150,10 +120,10 @@ fn examples_do_what_they_say() {
     let mut servers = Vec::new();
     for line in lines {
         match line.split_once(' ').unwrap() {
-            ("serve", rest) => servers.push(started(rest).0),
+            ("serve", rest) => servers.push(started(rest)),
             ("bench", rest) => assert_eq!(bench(rest)["errors"], 0),
             other => panic!("{other:?}"),
         }
     }
-    assert!(servers.into_iter().all(|server| stopped(server)["faults"] == 0));
+    assert!(servers.into_iter().all(|server| server.stop()["faults"] == 0));
 }

@@ -1,13 +1,6 @@
 //! Reports side by side, from the command line.
 
-use crate::common::{json, run};
-
-/// What a command says on standard output and standard error, and its exit code.
-fn all(at: &std::path::Path, line: &str) -> (String, String, Option<i32>) {
-    let out = run(at, line);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(out.stdout), text(out.stderr), out.status.code())
-}
+use crate::common::{all, json, run};
 
 #[test]
 fn two_drives_are_told_apart_from_two_seeds_of_one() {

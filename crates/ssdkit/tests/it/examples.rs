@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+
+use crate::common::{self, json, ssdkit, told};
 
 /// The lines below `Examples:` that call this program, in order, to the next
 /// heading.
@@ -25,26 +26,16 @@ fn run_in(folder: &tempfile::TempDir, page: &str, only: impl Fn(&str) -> bool) {
     let lines: Vec<String> = examples(page).into_iter().filter(|line| only(line)).collect();
     assert!(lines.len() >= 3, "{page}: {lines:?}");
     for line in lines {
-        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(line.split_whitespace())
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{page}: ssdkit {line}: {errors}");
+        let out = common::run(folder.path(), &line);
+        let (code, errors) = told(&out);
+        assert_eq!(code, Some(0), "{page}: ssdkit {line}: {errors}");
         assert!(!out.stdout.is_empty(), "{page}: ssdkit {line}");
     }
 }
 
 /// The report of a bench.
-fn report(line: &String) -> serde_json::Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(line.split_whitespace())
-        .arg("--json")
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
+fn report(line: &str) -> serde_json::Value {
+    json(Path::new("."), line)
 }
 
 #[test]
@@ -77,10 +68,7 @@ fn studies_are_listed_run_and_shown() {
 #[test]
 fn programs_are_run_on_drives() {
     let folder = tempfile::tempdir().unwrap();
-    let ssdkit = |line: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-        command.args(line.split_whitespace()).current_dir(folder.path()).output().unwrap()
-    };
+    let ssdkit = |line: &str| common::run(folder.path(), line);
     let out = ssdkit("run --drive mem:tlc,size=64M --map data -- true");
     let errors = String::from_utf8(out.stderr).unwrap();
     if errors.contains("supervisor") {
@@ -119,10 +107,7 @@ fn rule_sets_are_checked_printed_and_explained() {
         fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
     }
     run_in(&folder, "rules.md", |_| true);
-    let rules = |line: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-        command.args(line.split_whitespace()).current_dir(folder.path()).output().unwrap()
-    };
+    let rules = |line: &str| common::run(folder.path(), line);
     let page = fs::read_to_string(root.join("docs/commands/rules.md")).unwrap();
     let shown = page.split_once("    $ ssdkit ").unwrap().1.split("\n\n").next().unwrap();
     let (line, expected) = shown.split_once('\n').unwrap();
@@ -160,11 +145,8 @@ fn power_goes_under_programs() {
 fn programs_are_counted() {
     run("speculate.md", |_| true);
     // Who is to be counted is told apart from what was asked.
-    let potential = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-        let out = command.args(["speculate", "potential"]).args(args).output().unwrap();
-        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
-    };
+    let potential =
+        |args: &[&str]| told(&ssdkit("speculate potential").args(args).output().unwrap());
     let (code, told) = potential(&["--once", "--", "no-such-program"]);
     assert!(code == Some(1) && told.contains("no-such-program"), "{told}");
     let (code, told) = potential(&["--once", "--", "false"]);
@@ -200,8 +182,7 @@ fn causes_sum_to_what_requests_took() {
     let [plain, what_if, map, loads] = &lines[..] else { panic!("four examples: {lines:?}") };
     let page = include_str!("../../../../docs/commands/explain.md");
     for example in [plain, loads] {
-        let command = env!("CARGO_BIN_EXE_ssdkit");
-        let out = Command::new(command).args(example.split(' ')).output().unwrap();
+        let out = ssdkit(example).output().unwrap();
         let text = String::from_utf8(out.stdout).unwrap();
         for line in text.lines().take(12).filter(|line| !line.is_empty()) {
             assert!(page.contains(line.trim_end()), "the page has not: {line}");
@@ -226,7 +207,7 @@ fn causes_sum_to_what_requests_took() {
     let runs = report["what_if"].as_array().unwrap();
     assert_eq!(runs.len(), 2);
     assert!(runs[0]["set"] == "suspend=true" && 10 * p99(&runs[0]["run"]) < p99(&report));
-    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(map.split(' ')).output().unwrap();
+    let out = ssdkit(map).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(text.contains("% map") && text.contains("map_cache=none"), "{text}");
 }
@@ -234,12 +215,9 @@ fn causes_sum_to_what_requests_took() {
 #[test]
 fn what_cannot_be_explained_is_refused() {
     let refused = |line: &str| {
-        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(line.split_whitespace())
-            .output()
-            .unwrap();
-        assert_eq!(out.status.code(), Some(2), "{line}");
-        String::from_utf8(out.stderr).unwrap()
+        let (code, text) = told(&ssdkit(line).output().unwrap());
+        assert_eq!(code, Some(2), "{line}");
+        text
     };
     for (line, why) in [
         ("explain null: --rw randread", "do not tell where time goes"),
@@ -288,7 +266,7 @@ fn the_controller_bounds_and_reads_ahead() {
     assert!(lone > 3.0 * all / 33.0, "{lone} of {all}: no 33 that wait are before it");
     let sleepy = report(sleepy);
     assert!(sleepy["power"]["sleep_exits"].as_u64() > Some(50), "{sleepy}");
-    let [bound, ahead, without] = [bound, ahead, without].map(report);
+    let [bound, ahead, without] = [bound, ahead, without].map(|line| report(line));
     let asked = |report: &serde_json::Value, cache: &str| {
         let count = |what: &str| report[cache][what].as_u64().expect("a count");
         (count("hits"), count("hits") + count("misses"))
@@ -322,7 +300,7 @@ fn the_map_cache_tells_what_it_did() {
     let asked = |report: &serde_json::Value| {
         ["hits", "misses"].iter().map(|what| report["map_cache"][what].as_u64().unwrap()).sum()
     };
-    let verified = report(&line.to_string());
+    let verified = report(line);
     let reads: u64 = asked(&verified);
     assert!(reads == 4000 && verified["warnings"].is_null(), "{verified}");
     let ramped = report(&format!("{line} --ramp 1ms"));
@@ -353,7 +331,7 @@ fn the_slc_cache_is_fast_until_it_is_full() {
 fn parity_gives_back_a_lost_unit() {
     let lines = examples("../parity.md");
     let [without, with] = &lines[..] else { panic!("two examples: {lines:?}") };
-    let [without, with] = [without, with].map(report);
+    let [without, with] = [without, with].map(|line| report(line));
     let failed = |report: &serde_json::Value| report["failed_requests"].as_u64().unwrap();
     assert!(failed(&without) > 1000 && without["parity"].is_null(), "{without}");
     assert_eq!((failed(&with), &with["parity"]["lost_blocks"]), (0, &0.into()), "{with}");

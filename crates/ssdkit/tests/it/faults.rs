@@ -1,10 +1,9 @@
 //! Things that go wrong on purpose, or on a full disk, through the binary.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{ask, json, number, run};
+use crate::common::{Served, ask, json, number, run, ssdkit};
 use exports::nbd::{Client, ListenAddr};
 use port::BlockOp;
 use rustix::process::{Pid, Signal, kill_process};
@@ -73,12 +72,9 @@ fn a_drive_that_failures_made_read_only_is_told_of() {
     assert_eq!(json(at, "info a.ssd")["read_only"], true);
     assert!(said("info a.ssd").contains(told));
 
-    let server = Server::start(
-        Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", "mem:ref,size=16M,groups=2,pus=2,pages=64", "--nbd", "sock", "--json"])
-            .args(fault.split(' '))
-            .current_dir(at),
-    );
+    let drive = "mem:ref,size=16M,groups=2,pus=2,pages=64";
+    let mut command = ssdkit(&format!("serve {drive} --nbd sock --json {fault}"));
+    let server = Served::start(command.stderr(Stdio::piped()).current_dir(at));
     let mut client = Client::connect(&ListenAddr::Unix(at.join("sock"))).unwrap();
     let mut errors = 0;
     for i in 0..2000 {
@@ -89,8 +85,8 @@ fn a_drive_that_failures_made_read_only_is_told_of() {
         }
     }
     client.close().unwrap();
-    let (code, text, last) = server.stop_telling();
-    assert_eq!((errors, code), (10, 0), "{text}");
+    let (code, text, last) = server.end(Signal::TERM);
+    assert_eq!((errors, code), (10, Some(0)), "{text}");
     assert_eq!(text.matches(told).count(), 1, "{text}");
     assert!(last.contains("\"read_only\":true"), "{last}");
 }
@@ -204,51 +200,15 @@ fn a_drive_with_bad_chunks_can_be_written_or_is_refused() {
     assert_eq!(json(at, line)["errors"], 0);
 }
 
-/// A server that is there.
-struct Server(Child);
-
-impl Server {
-    fn start(command: &mut Command) -> Server {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        if !line.contains("serving") {
-            child.kill().unwrap();
-            let mut text = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-            panic!("{line}: {text}");
-        }
-        Server(child)
-    }
-
-    /// Stops it; gives its exit code and what it said on standard error.
-    fn stop(self) -> (i32, String) {
-        let (code, text, _) = self.stop_telling();
-        (code, text)
-    }
-
-    /// The same, and what it said at last.
-    fn stop_telling(mut self) -> (i32, String, String) {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
-        let (mut out, mut text) = (String::new(), String::new());
-        self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        (self.0.wait().unwrap().code().unwrap(), text, out)
-    }
-}
-
 #[test]
 fn reads_go_on_while_a_flush_waits_for_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (at, socket) = (dir.path(), dir.path().join("sock"));
     json(at, "create a.ssd --profile znand --size 16M groups=2 pus=2 pages=64");
-    let server = Server::start(
-        Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", "ssd:a.ssd", "--nbd", "sock", "--json"])
-            // Half a second at least, in which the reads came.
-            .args(["--fault", "medium:slow,on=flush,pending=300"])
-            .current_dir(at),
-    );
+    // Half a second at least, in which the reads came.
+    let fault = "--fault medium:slow,on=flush,pending=300";
+    let line = format!("serve ssd:a.ssd --nbd sock --json {fault}");
+    let server = Served::start(ssdkit(&line).current_dir(at));
     let mut client = Client::connect(&ListenAddr::Unix(socket)).unwrap();
     for i in 0..16 {
         assert_eq!(ask(&mut client, BlockOp::Write, i * 4096, 4096, &[i as u8; 4096]).0, 0);
@@ -265,8 +225,7 @@ fn reads_go_on_while_a_flush_waits_for_the_disk() {
     assert_eq!(order[8], (100, 0), "{order:?}");
     assert!(order.iter().all(|one| one.1 == 0));
     client.close().unwrap();
-    let (code, text) = server.stop();
-    assert_eq!(code, 0, "{text}");
+    server.stop();
 }
 
 /// A shell in a file system of its own of 8 MiB at `disk`, where that is
@@ -308,7 +267,7 @@ fn full_disk_below(cache: &str) {
         eprintln!("no file system of one's own here: not tested");
         return;
     };
-    let server = Server::start(&mut command);
+    let mut server = Served::start(command.stderr(Stdio::piped()));
     let address = ListenAddr::Unix(at.join("sock"));
     let mut client = Client::connect(&address).unwrap();
     let block = |i: u64| vec![1 + (i % 250) as u8; 65536];
@@ -333,11 +292,9 @@ fn full_disk_below(cache: &str) {
     }
     client.close().unwrap();
     // The server is a child of the shell, which goes on when it has ended.
-    let server_pid = child_of(&server.0);
+    let server_pid = child_of(&server.child);
     kill_process(server_pid, Signal::TERM).unwrap();
-    let mut server = server;
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let line = server.line();
     // With room again it is served again, and all that was flushed is there.
     let mut client = connect_again(&address);
     assert_eq!(std::fs::read_to_string(at.join("code")).unwrap().trim(), "1", "{line}");
@@ -347,8 +304,8 @@ fn full_disk_below(cache: &str) {
     assert_eq!(ask(&mut client, BlockOp::Write, 0, 65536, &block(7)).0, 0);
     assert_eq!(ask(&mut client, BlockOp::Flush, 0, 0, &[]).0, 0);
     client.close().unwrap();
-    let (code, text) = server.stop();
-    assert_eq!(code, 0, "{text}");
+    let (code, text, _) = server.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("make room on the file system"), "{text}");
     assert!(text.contains("can only be read"), "{text}");
 }

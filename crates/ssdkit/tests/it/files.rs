@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::{Served, json_of, ssdkit};
+
 /// A folder with its commands.
 struct Place(TempDir);
 
@@ -24,19 +26,12 @@ impl Place {
     /// Runs a command; `''` is an empty word.
     fn run(&self, line: &str) -> Output {
         let words = line.split_whitespace().map(|word| if word == "''" { "" } else { word });
-        Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(words)
-            .current_dir(self.0.path())
-            .output()
-            .unwrap()
+        ssdkit("").args(words).current_dir(self.0.path()).output().unwrap()
     }
 
     /// What a command says that must succeed.
     fn json(&self, line: &str) -> Value {
-        let out = self.run(&format!("{line} --json"));
-        let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(0), "{line}: {errors}");
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{line}: {e}"))
+        json_of(&self.run(&format!("{line} --json")), line)
     }
 
     /// Exit code and message of one that must fail: one clear line.
@@ -48,6 +43,11 @@ impl Place {
         assert!(out.stdout.is_empty(), "{line} printed a result");
         assert!(text.starts_with("ssdkit: ") && text.trim_end().lines().count() == 1, "{text}");
         (code, text)
+    }
+
+    /// Serves a.ssd.
+    fn serve(&self) -> Served {
+        Served::start(ssdkit("serve ./a.ssd --nbd sock --json").current_dir(self.0.path()))
     }
 
     fn names(&self) -> Vec<String> {
@@ -201,17 +201,6 @@ fn one_state_gives_one_result() {
 fn what_is_on_a_drive_whose_server_was_killed_is_kept() {
     let at = Place::new();
     at.json(&format!("create a.ssd --profile znand --size 16M {SMALL}"));
-    let serve = || {
-        let mut server = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", "./a.ssd", "--nbd", "sock", "--json"])
-            .current_dir(at.0.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = std::io::BufReader::new(server.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
-        (server, out)
-    };
     let is_kept = |when: &str| {
         let (code, text) = at.failure("bench ./a.ssd --rw randwrite --ios 10");
         assert!(code == 2 && text.contains("--destroy"), "{when}: {text}");
@@ -219,18 +208,14 @@ fn what_is_on_a_drive_whose_server_was_killed_is_kept() {
         let info = String::from_utf8(info.stdout).unwrap();
         assert!(!info.contains("nothing since it was made"), "{when}: {info}");
     };
-    let (mut server, _out) = serve();
+    let server = at.serve();
     at.json("bench nbd:sock --rw write --ios 50 --flush-every 10 --destroy");
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     let info = at.json("info a.ssd");
     assert!(info["written"].is_null() && info["checkpoint"].is_null(), "not known: {info}");
     is_kept("killed");
     at.json("snapshot file:a.ssd copy.ssd");
-    let (mut server, _out) = serve();
-    let pid = rustix::process::Pid::from_child(&server);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(server.wait().unwrap().success());
+    at.serve().stop();
     is_kept("opened again");
 }
 
@@ -238,21 +223,13 @@ fn what_is_on_a_drive_whose_server_was_killed_is_kept() {
 fn a_drive_has_one_user() {
     let at = Place::new();
     at.json(&format!("create a.ssd --profile znand --size 16M {SMALL}"));
-    let mut server = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(["serve", "./a.ssd", "--nbd", "sock", "--json"])
-        .current_dir(at.0.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    let mut out = std::io::BufReader::new(server.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut out, &mut ready).unwrap();
-    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let server = at.serve();
+    let ready = &server.ready;
     assert_eq!(
         (&ready["drive"], &ready["size_bytes"]),
         (&"ssd:./a.ssd".into(), &(16 << 20).into())
     );
-    let who = format!("in use by process {}", server.id());
+    let who = format!("in use by process {}", server.child.id());
     for line in [
         "info a.ssd",
         "bench ./a.ssd --rw randread --ios 1",
@@ -265,13 +242,7 @@ fn a_drive_has_one_user() {
         assert!(code == 1 && text.contains(&who), "{line}: {text}");
     }
     at.json("bench nbd:sock --rw randrw --qd 8 --ios 2k --verify --flush-every 20 --destroy");
-    let pid = rustix::process::Pid::from_child(&server);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let mut last = String::new();
-    std::io::Read::read_to_string(&mut out, &mut last).unwrap();
-    assert!(server.wait().unwrap().success(), "{last}");
-    let last: Value = serde_json::from_str(&last).unwrap();
-    assert_eq!(last["faults"], 0);
+    assert_eq!(server.stop()["faults"], 0);
     let info = at.json("info a.ssd");
     assert_eq!((&info["clean"], &info["file"]), (&true.into(), &"a.ssd".into()));
     assert_eq!(at.names(), ["a.ssd"]);
@@ -545,8 +516,7 @@ fn a_copy_that_was_killed_is_no_drive() {
     ] {
         let (mut killed, mut wait) = (0, 0);
         loop {
-            let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-                .args(line.split_whitespace())
+            let mut child = ssdkit(line)
                 .current_dir(at.0.path())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

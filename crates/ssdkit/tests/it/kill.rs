@@ -9,16 +9,16 @@
 //! where an earlier run began; the time at which a kill meets the server is
 //! not repeated.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use exports::nbd::{Client, ListenAddr};
 use port::BlockOp;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use rustix::process::{Signal, kill_process};
 use workload::Rng;
+
+use crate::common::{Served, json, ssdkit};
 
 pub const BLOCK: usize = 4096;
 /// Logical blocks of the drives: 64 MiB.
@@ -289,29 +289,10 @@ impl Model {
     }
 }
 
-/// A server that is there.
-struct Server {
-    child: Child,
-    ready: Value,
-}
-
-impl Server {
-    fn spawn(drive: &Path, socket: &Path) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", &format!("ssd:{}", drive.display()), "--json", "--nbd"])
-            .arg(socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    fn start(drive: &Path, socket: &Path, seed: u64) -> Server {
-        let mut child = Server::spawn(drive, socket);
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line);
-        Server { child, ready: ready.unwrap_or_else(|e| panic!("seed {seed}: {line:?}: {e}")) }
-    }
+/// The command that serves a drive.
+fn serve(drive: &Path, socket: &Path) -> Command {
+    let (drive, socket) = (drive.display(), socket.display());
+    ssdkit(&format!("serve ssd:{drive} --json --nbd {socket}"))
 }
 
 /// Kills a server of a drive of this kind so often.
@@ -319,12 +300,8 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
     println!("{kind:?}: {kills} kills, SSDKIT_SEED={seed}");
     let folder = tempfile::tempdir().unwrap();
     let (drive, socket) = (folder.path().join("drive"), folder.path().join("socket"));
-    let made = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(["create", drive.to_str().unwrap(), "--size", "64M"])
-        .args(kind)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made = format!("create {} --size 64M {}", drive.display(), kind.join(" "));
+    json(folder.path(), &made);
     let protected = kind.contains(&"protected");
     let mut model = Model::new(seed, protected);
     let address = ListenAddr::Unix(socket.clone());
@@ -337,12 +314,13 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
     while round < kills || (round < kills + MORE && !enough(&model, again)) {
         if model.below(4) == 0 {
             // Also while it starts.
-            let mut child = Server::spawn(&drive, &socket);
+            let mut child = serve(&drive, &socket).stdout(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(model.below(30_000)));
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let Server { mut child, ready } = Server::start(&drive, &socket, seed);
+        let server = Served::start(&mut serve(&drive, &socket));
+        let ready = &server.ready;
         assert!(round == 0 || ready["recovery"]["clean"] == false, "seed {seed}: {ready}");
         recoveries = recoveries.max(ready["recovery"]["wall_seconds"].as_f64().unwrap());
         again += ready["recovery"]["written_again"].as_u64().unwrap_or(0);
@@ -350,30 +328,22 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
         model.verify(&mut client);
         let later = 1 << round.saturating_sub(kills);
         let after = Duration::from_millis(20 + model.below(1500)) * later;
-        let pid = Pid::from_child(&child);
+        let pid = server.pid();
         let killer = std::thread::spawn(move || {
             std::thread::sleep(after);
             kill_process(pid, Signal::KILL).unwrap();
         });
         model.work(&mut client);
         killer.join().unwrap();
-        child.wait().unwrap();
         round += 1;
     }
     // It ends well, too.
-    let Server { mut child, .. } = Server::start(&drive, &socket, seed);
+    let server = Served::start(&mut serve(&drive, &socket));
     let mut client = Client::connect(&address).unwrap();
     model.verify(&mut client);
     client.close().unwrap();
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let mut last = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut last).unwrap();
-    assert!(child.wait().unwrap().success(), "seed {seed}: {last}");
-    let info = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(["info", drive.to_str().unwrap(), "--json"])
-        .output()
-        .unwrap();
-    let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+    server.stop();
+    let info = json(folder.path(), &format!("info {}", drive.display()));
     assert_eq!(info["clean"], true, "seed {seed}: {info}");
     println!(
         "{kind:?}: {} writes and trims answered, {} of them known to be durable, {} erases, \
@@ -391,11 +361,16 @@ pub fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
+/// Where a run begins that nobody repeats.
+pub fn seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    number("SSDKIT_SEED", now.unwrap().as_nanos() as u64)
+}
+
 /// Small chunks, so that they are collected; one without time, one with.
 fn kill_both(cache: &str) {
     let kills = number("SSDKIT_KILLS", 12) as u32;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = number("SSDKIT_SEED", now.unwrap().as_nanos() as u64);
+    let seed = seed();
     let kind = |profile| {
         ["--cache", cache, "--profile", profile, "groups=2", "pus=2", "planes=1", "pages=64"]
     };
@@ -411,8 +386,7 @@ fn what_was_flushed_survives_kills() {
 #[test]
 fn what_was_flushed_survives_kills_with_parity() {
     let kills = number("SSDKIT_KILLS", 12) as u32;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = number("SSDKIT_SEED", now.unwrap().as_nanos() as u64);
+    let seed = seed();
     for cache in ["volatile", "protected"] {
         let kind = ["--cache", cache, "--profile", "znand", "groups=2", "pus=2", "planes=1"];
         kill(&[&kind[..], &["pages=64", "parity=4"]].concat(), kills / 2, seed);

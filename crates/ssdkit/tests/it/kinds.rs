@@ -7,7 +7,7 @@ use port::BlockOp;
 use serde_json::Value;
 
 use crate::common::{self, ask, run};
-use crate::tenants::{Served, client, listed, refused};
+use crate::tenants::{client, listed, refused, serve};
 
 /// A set of which all blocks are one application's.
 const MINE: &str = "set mine application 0 lba 0..4K units 0..4\n\
@@ -47,7 +47,7 @@ fn a_drive_file_keeps_targets_of_both_kinds() {
     let create = "create a.ssd --profile ref --size 64M pages=16 groups=2 units=4/4 \
                   target=pblk/rules rules=latency:2";
     assert!(run(at, create).status.success());
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     assert_eq!(told(&listed(at)), ["target0 pblk -", "target1 rules latency"]);
     // The only one of rules need not be named.
     assert_eq!(common::json(at, "rules list ./control.sock")["set"], "latency");
@@ -75,12 +75,12 @@ fn a_drive_file_keeps_targets_of_both_kinds() {
     assert_eq!((set_of(at, "mine"), set_of(at, "target1")), ("more".into(), "latency".into()));
     let counters = common::json(at, "rules counters ./control.sock --target mine");
     assert!(counters["rules"][0]["matched"].as_u64().unwrap() > 0, "{counters}");
-    served.kill();
+    drop(served);
     let info = String::from_utf8(run(at, "info a.ssd").stdout).unwrap();
     assert!(info.contains("; pblk\n") && info.contains("rules: the set latency"), "{info}");
     let json = common::json(at, "info a.ssd");
     assert_eq!(json["drive"]["target"], "pblk/rules/rules", "{json}");
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     assert_eq!(told(&listed(at))[2], "mine rules mine");
     assert_eq!(["target0", "target1", "mine"].map(|export| read(at, export)), [1, 2, 9]);
     // What goes takes its rules along, and what comes has no older one's.

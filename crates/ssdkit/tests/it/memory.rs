@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use ssdkit::drive::DriveSpec;
 use ssdkit::drive::memory::Needs;
 
-use crate::common::{ask, run};
+use crate::common::{Served, ask, run, ssdkit, told};
 
 fn needs(name: &str) -> Needs {
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
@@ -19,42 +19,23 @@ fn needs(name: &str) -> Needs {
 }
 
 /// A drive that is served.
-struct Server(Child);
-
-impl Server {
-    fn start(at: &Path, name: &str) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", name, "--nbd", "./memory.sock"])
-            .current_dir(at)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "{name}");
-        Server(child)
-    }
-
-    /// Bytes of memory that it has.
-    fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-    }
+fn serve(at: &Path, name: &str) -> Served {
+    Served::start(ssdkit(&format!("serve {name} --nbd ./memory.sock --json")).current_dir(at))
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = kill_process(Pid::from_raw(self.0.id() as i32).unwrap(), Signal::TERM);
-        self.0.wait().unwrap();
-    }
+/// Bytes of memory of one that has done nothing.
+fn resident(at: &Path, name: &str) -> u64 {
+    let served = serve(at, name);
+    let bytes = served.resident();
+    served.stop();
+    bytes
 }
 
 #[test]
 fn tables_take_what_is_said_before() {
     let folder = tempfile::tempdir().unwrap();
     let small = "mem:null,size=4M,groups=1,pus=1,pages=16";
-    let little = Server::start(folder.path(), small).resident();
+    let little = resident(folder.path(), small);
     for name in [
         // Many chunks, many units, wide rows in many units, and parity over them.
         "mem:null,groups=4,pus=4,chunks=60000,pages=1,planes=1,page=4k",
@@ -63,13 +44,13 @@ fn tables_take_what_is_said_before() {
         "mem:null,groups=16,pus=16,chunks=30,pages=8,planes=1,page=4k,parity=4",
     ] {
         let said = needs(name).tables;
-        let took = Server::start(folder.path(), name).resident() - little;
+        let took = resident(folder.path(), name) - little;
         // Less: room for rows is taken when they are first gathered.
         assert!(took <= said + said / 10, "{name}: took {took} of {said}");
     }
     // Where it is all chunks, it is what they take.
     let name = "mem:null,groups=1,pus=2,chunks=400000,pages=1,planes=1,page=4k";
-    let (said, took) = (needs(name).tables, Server::start(folder.path(), name).resident() - little);
+    let (said, took) = (needs(name).tables, resident(folder.path(), name) - little);
     assert!(took <= said + said / 10 && took >= said / 2, "took {took} of {said}");
 }
 
@@ -79,9 +60,8 @@ fn tables_take_what_is_said_before() {
 fn a_drive_that_is_written_takes_what_is_said_before() {
     let folder = tempfile::tempdir().unwrap();
     let name = "mem:null,size=96M,groups=4,pus=2,pages=64";
-    let little =
-        Server::start(folder.path(), "mem:null,size=4M,groups=1,pus=1,pages=16").resident();
-    let server = Server::start(folder.path(), name);
+    let little = resident(folder.path(), "mem:null,size=4M,groups=1,pus=1,pages=16");
+    let server = serve(folder.path(), name);
     let load = "bench nbd:memory.sock --rw randwrite --qd 32 --bs 4k --ios 75k --destroy";
     let out = run(folder.path(), load);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -108,9 +88,8 @@ fn what_does_not_fit_is_refused_before_it_is_built() {
         "serve mem:znand,size=16M --nbd n.sock --client-memory 999T".into(),
         "serve mem:znand,size=64M --redis n.sock --client-memory 999T".into(),
     ] {
-        let out = run(folder.path(), &line);
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(2), "{line}: {said}");
+        let (code, said) = told(&run(folder.path(), &line));
+        assert_eq!(code, Some(2), "{line}: {said}");
         assert!(said.contains("of memory") && said.contains("are free"), "{line}: {said}");
     }
 }
@@ -119,8 +98,7 @@ fn what_does_not_fit_is_refused_before_it_is_built() {
 fn limited(folder: &Path, mib: u64, line: &str) -> (Option<i32>, String) {
     let binary = env!("CARGO_BIN_EXE_ssdkit");
     let limited = format!("ulimit -v {}; ulimit -c 0; exec {binary} {line}", mib << 10);
-    let out = Command::new("sh").args(["-c", &limited]).current_dir(folder).output().unwrap();
-    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    told(&Command::new("sh").args(["-c", &limited]).current_dir(folder).output().unwrap())
 }
 
 #[test]

@@ -1,49 +1,38 @@
 //! `serve --metrics` and `top` from outside.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
+use crate::common::{Served, json, json_of, ssdkit, told};
+
 /// A server with metrics.
 struct Server {
-    child: Child,
-    out: BufReader<ChildStdout>,
+    served: Served,
     /// Where its metrics are.
     at: String,
 }
 
 impl Server {
     fn start(line: &str) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .arg("serve")
-            .args(line.split_whitespace())
-            .args(["--metrics", "0", "--json"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut ready = String::new();
-        out.read_line(&mut ready).unwrap();
-        let ready: Value = serde_json::from_str(&ready).unwrap();
-        let url = ready["metrics"].as_str().unwrap();
+        let served = Served::start(&mut ssdkit(&format!("serve {line} --metrics 0 --json")));
+        let url = served.ready["metrics"].as_str().unwrap();
         let at = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().into();
-        Server { child, out, at }
+        Server { served, at }
     }
 
     /// What `top --once` says of it.
     fn top(&self) -> Value {
         let line = format!("{} --once --json --interval 100ms", self.at);
-        let out = top(&line);
-        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
-        serde_json::from_slice(&out.stdout).unwrap()
+        json_of(&top(&line), &line)
     }
 
     /// Its page.
@@ -63,31 +52,17 @@ impl Server {
         line.unwrap_or_else(|| panic!("{name}: {page}")).parse().unwrap()
     }
 
-    fn stop(mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        let mut rest = String::new();
-        self.out.read_to_string(&mut rest).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{rest}");
-    }
-}
-
-impl Drop for Server {
-    /// A test that fails leaves none behind.
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn stop(self) {
+        self.served.stop();
     }
 }
 
 fn top(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    command.arg("top").args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+    ssdkit(&format!("top {line}")).stdin(Stdio::null()).output().unwrap()
 }
 
 fn explain(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    command.arg("explain").args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+    ssdkit(&format!("explain {line}")).stdin(Stdio::null()).output().unwrap()
 }
 
 /// What one printed that went well.
@@ -97,9 +72,7 @@ fn text_of(out: &Output) -> String {
 }
 
 fn bench(line: &str) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    let out = command.arg("bench").args(line.split_whitespace()).output().unwrap();
-    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+    json(Path::new("."), &format!("bench {line}"));
 }
 
 /// What clients did is on the page, to the request, and the examples of the page of top
@@ -195,8 +168,8 @@ fn a_served_drive_is_explained() {
     // One that cannot tell, and none.
     let server = Server::start(&format!("mem:tlc,size=64M,cache=protected --nbd {at}"));
     let out = explain(&format!("--served {} --interval 100ms", server.at));
-    let why = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.code() == Some(1) && why.contains("cannot tell"), "{why}");
+    let (code, why) = told(&out);
+    assert!(code == Some(1) && why.contains("cannot tell"), "{why}");
     server.stop();
     let out = explain("--served 127.0.0.1:1");
     assert_eq!(out.status.code(), Some(1));
@@ -265,10 +238,7 @@ fn hostile_clients_of_metrics_stop_nothing() {
 
 #[test]
 fn what_cannot_be_watched_is_said() {
-    let failed = |line: &str| {
-        let out = top(line);
-        (out.status.code(), String::from_utf8(out.stderr).unwrap())
-    };
+    let failed = |line: &str| told(&top(line));
     let (code, text) = failed("1");
     assert!(code == Some(2) && text.contains("take --once"), "{text}");
     let (code, text) = failed("127.0.0.1:1 --once");
@@ -280,11 +250,9 @@ fn what_cannot_be_watched_is_said() {
     let port = taken.local_addr().unwrap().port().to_string();
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("a.sock");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    let serve = command.args(["serve", "mem:null,size=16M", "--metrics", &port, "--nbd"]);
-    let out = serve.arg(&socket).output().unwrap();
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.code() == Some(1) && text.contains("cannot serve metrics at"), "{text}");
+    let line = format!("serve mem:null,size=16M --metrics {port} --nbd {}", socket.display());
+    let (code, text) = told(&ssdkit(&line).output().unwrap());
+    assert!(code == Some(1) && text.contains("cannot serve metrics at"), "{text}");
     assert!(!socket.exists());
 }
 
@@ -300,13 +268,8 @@ fn top_ends_with_its_terminal() {
     let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let slave = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
     // Nobody listens at this port: it goes on trying.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(["top", "127.0.0.1:1"])
-        .stdin(slave())
-        .stdout(slave())
-        .stderr(slave())
-        .spawn()
-        .unwrap();
+    let mut child =
+        ssdkit("top 127.0.0.1:1").stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
     let (mut master, mut seen, mut some) = (File::from(master), String::new(), [0; 4096]);
     while !seen.contains("quit") {
         let count = master.read(&mut some).unwrap();

@@ -1,27 +1,17 @@
 //! Drives made of rules from outside: their names, their files, and the socket at which a
 //! served one tells its rules.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::common::{Served, json, run, ssdkit};
+
 const SMALL: &str = "mem:ref,size=64M,pages=16,groups=2,target=rules";
-
-fn ssdkit(folder: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-    command.args(line.split_whitespace()).current_dir(folder).output().unwrap()
-}
-
-fn json(out: &Output) -> Value {
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
-}
 
 /// A template that is printed is taken by the checker, and by a drive.
 #[test]
@@ -30,17 +20,17 @@ fn what_is_printed_can_be_used() {
     let at = folder.path();
     for name in ["minimal", "latency", "throughput", "longevity"] {
         let line = format!("rules template {name} --applications 3 --size 64M --units 16");
-        let text = ssdkit(at, &line).stdout;
+        let text = run(at, &line).stdout;
         std::fs::write(at.join("mine.rules"), text).unwrap();
-        assert!(ssdkit(at, "rules check mine.rules").status.success(), "{name}");
+        assert!(run(at, "rules check mine.rules").status.success(), "{name}");
         let bench = format!(
             "bench {SMALL},store=checksum,rules=mine.rules --rw randrw --qd 4 --time 100ms \
-             --verify --json"
+             --verify"
         );
-        let report = json(&ssdkit(at, &bench));
+        let report = json(at, &bench);
         assert_eq!(report["failed_requests"], 0, "{name}: {report}");
     }
-    let few = ssdkit(at, "rules template latency --applications 9 --size 64M --units 8");
+    let few = run(at, "rules template latency --applications 9 --size 64M --units 8");
     assert_eq!(few.status.code(), Some(2));
 }
 
@@ -55,7 +45,7 @@ fn a_wrong_set_is_told() {
         format!("info {SMALL},rules=bad.rules"),
         "create a.ssd --profile ref --size 64M target=rules rules=bad.rules".into(),
     ] {
-        let out = ssdkit(folder.path(), &line);
+        let out = run(folder.path(), &line);
         let told = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{line}: {told}");
         assert!(told.contains("bad.rules:2:30: error: "), "{line}: {told}");
@@ -68,54 +58,31 @@ fn a_wrong_set_is_told() {
 fn a_drive_file_keeps_its_rules() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let text = ssdkit(at, "rules template longevity --size 64M --units 64").stdout;
+    let text = run(at, "rules template longevity --size 64M --units 64").stdout;
     std::fs::write(at.join("mine.rules"), text).unwrap();
     let create = "create a.ssd --profile ref --size 64M pages=16 target=rules rules=mine.rules";
-    assert!(ssdkit(at, create).status.success());
+    assert!(run(at, create).status.success());
     std::fs::remove_file(at.join("mine.rules")).unwrap();
-    let bench =
-        "bench a.ssd --rw randwrite --ios 5000 --verify --destroy --precondition seq --json";
-    assert_eq!(json(&ssdkit(at, bench))["failed_requests"], 0);
-    let info = json(&ssdkit(at, "info a.ssd --json"));
+    let bench = "bench a.ssd --rw randwrite --ios 5000 --verify --destroy --precondition seq";
+    assert_eq!(json(at, bench)["failed_requests"], 0);
+    let info = json(at, "info a.ssd");
     assert!(info.to_string().contains("longevity"), "{info}");
-    assert!(ssdkit(at, "snapshot a.ssd b.ssd").status.success());
-    let again = "bench b.ssd --rw randread --time 10ms --json";
-    assert_eq!(json(&ssdkit(at, again))["failed_requests"], 0);
+    assert!(run(at, "snapshot a.ssd b.ssd").status.success());
+    let again = "bench b.ssd --rw randread --time 10ms";
+    assert_eq!(json(at, again)["failed_requests"], 0);
 }
 
-struct Served {
-    child: Child,
-    ready: String,
+/// A drive made of rules that is served, with its control socket.
+fn serve(at: &Path) -> Served {
+    let with = "--nbd ./drive.sock --control ./control.sock";
+    let served = serve_with(at, &format!("{SMALL},rules=throughput:2"), with);
+    assert!(served.ready.to_string().contains("control.sock"), "{}", served.ready);
+    served
 }
 
-impl Served {
-    fn start(folder: &Path) -> Served {
-        let with = "--nbd ./drive.sock --control ./control.sock";
-        let served = Served::of(folder, &format!("{SMALL},rules=throughput:2"), with);
-        assert!(served.ready.contains("control.sock"), "{}", served.ready);
-        served
-    }
-
-    /// A drive, served in this way.
-    fn of(folder: &Path, drive: &str, with: &str) -> Served {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", drive, "--json"])
-            .args(with.split_whitespace())
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        Served { child, ready }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let _ = self.child.wait();
-    }
+/// A drive, served in this way.
+fn serve_with(at: &Path, drive: &str, with: &str) -> Served {
+    Served::start(ssdkit(&format!("serve {drive} --json {with}")).current_dir(at))
 }
 
 fn count(counters: &Value, rule: &str) -> u64 {
@@ -129,46 +96,46 @@ fn count(counters: &Value, rule: &str) -> u64 {
 fn rules_are_installed_while_it_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let _served = Served::start(at);
+    let _served = serve(at);
     let mode = std::fs::metadata(at.join("control.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let listed = json(&ssdkit(at, "rules list ./control.sock --json"));
+    let listed = json(at, "rules list ./control.sock");
     assert_eq!((&listed["set"], &listed["number"]), (&"throughput".into(), &0.into()));
-    let plain = ssdkit(at, "rules list ./control.sock").stdout;
+    let plain = run(at, "rules list ./control.sock").stdout;
     assert_eq!(String::from_utf8(plain).unwrap(), listed["text"].as_str().unwrap());
     let bench = "bench nbd:./drive.sock --rw randwrite --ios 500 --destroy --json";
-    assert!(ssdkit(at, bench).status.success());
-    let before = json(&ssdkit(at, "rules counters ./control.sock --json"));
+    assert!(run(at, bench).status.success());
+    let before = json(at, "rules counters ./control.sock");
     assert!(count(&before, "write") >= 500, "{before}");
     // Others decide, and what has the same name goes on.
     let text = listed["text"].as_str().unwrap().replace("op == write", "op == write and lba > 9");
     let text = format!("{text}\nrule none priority 0\n  when op == write\n  then refuse\n");
     std::fs::write(at.join("mine.rules"), text.replace("set throughput", "set mine")).unwrap();
-    let installed = json(&ssdkit(at, "rules install ./control.sock mine.rules --json"));
+    let installed = json(at, "rules install ./control.sock mine.rules");
     assert_eq!((&installed["set"], &installed["number"]), (&"mine".into(), &1.into()));
     // It comes into use with the next request, and is told before that.
-    assert_eq!(json(&ssdkit(at, "rules list ./control.sock --json"))["set"], "mine");
-    let waits = json(&ssdkit(at, "rules counters ./control.sock --json"));
+    assert_eq!(json(at, "rules list ./control.sock")["set"], "mine");
+    let waits = json(at, "rules counters ./control.sock");
     assert_eq!((&waits["set"], &waits["next"]["set"]), (&"throughput".into(), &"mine".into()));
     let first = "bench nbd:./drive.sock --rw write --ios 20 --destroy --json";
-    let report: Value = serde_json::from_slice(&ssdkit(at, first).stdout).unwrap();
+    let report: Value = serde_json::from_slice(&run(at, first).stdout).unwrap();
     assert_eq!(report["failed_requests"], 10, "{report}");
-    let after = json(&ssdkit(at, "rules counters ./control.sock --json"));
+    let after = json(at, "rules counters ./control.sock");
     assert_eq!(count(&after, "none"), 10);
     assert_eq!(count(&after, "write"), count(&before, "write") + 10);
     // What asks for more than it has is refused by its line, and the set goes on.
     let more = listed["text"].as_str().unwrap().replace("units 0..16", "units 0..17");
     std::fs::write(at.join("more.rules"), more).unwrap();
-    let refused = ssdkit(at, "rules install ./control.sock more.rules");
+    let refused = run(at, "rules install ./control.sock more.rules");
     let told = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
     assert!(told.contains("more.rules:3:1: error: the set asks for the units"), "{told}");
     let big = "set big application 0 lba 0..8K\nmap m[64M] of 0..2\n\
                rule x priority 0 when op != idle then pass\n";
     std::fs::write(at.join("big.rules"), big).unwrap();
-    let refused = ssdkit(at, "rules install ./control.sock big.rules");
+    let refused = run(at, "rules install ./control.sock big.rules");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("big.rules:2:5"));
-    assert_eq!(json(&ssdkit(at, "rules list ./control.sock --json"))["set"], "mine");
+    assert_eq!(json(at, "rules list ./control.sock")["set"], "mine");
 }
 
 /// Whatever is sent to the socket, the drive and others are served on.
@@ -176,7 +143,7 @@ fn rules_are_installed_while_it_is_served() {
 fn a_hostile_client_hurts_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let _served = Served::start(at);
+    let _served = serve(at);
     let socket = at.join("control.sock");
     let long = [&b"SSDCNTRL\x01\0\0\0"[..], &u32::MAX.to_le_bytes()].concat();
     let nested = format!("{{\"ask\":{}", "[".repeat(100_000));
@@ -209,10 +176,10 @@ fn a_hostile_client_hurts_nobody() {
     // Silent ones, as many as are heard at once and more; the drive goes on meanwhile.
     let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     let bench = "bench nbd:./drive.sock --rw randwrite --ios 500 --destroy --json";
-    assert!(ssdkit(at, bench).status.success());
+    assert!(run(at, bench).status.success());
     drop(silent);
     let until = Instant::now() + Duration::from_secs(30);
-    while !ssdkit(at, "rules list ./control.sock --json").status.success() {
+    while !run(at, "rules list ./control.sock --json").status.success() {
         assert!(Instant::now() < until, "it is heard again");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -224,17 +191,17 @@ fn what_cannot_be_asked_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let line = "serve mem:ref,size=64M --nbd ./d.sock --control ./r.sock";
-    let out = ssdkit(at, line);
+    let out = run(at, line);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("has neither rules nor several targets"));
     assert!(!at.join("r.sock").exists());
     for path in ["127.0.0.1:9999", "8080"] {
         let line = format!("serve {SMALL} --nbd ./d.sock --control {path}");
-        let out = ssdkit(at, &line);
+        let out = run(at, &line);
         assert_eq!(out.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&out.stderr).contains("no port: write ./"));
     }
-    let out = ssdkit(at, "rules list ./r.sock");
+    let out = run(at, "rules list ./r.sock");
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&out.stderr).contains("nobody answers"));
 }
@@ -250,26 +217,25 @@ fn a_cache_before_a_served_drive() {
     std::fs::copy(set, at.join("cache.rules")).unwrap();
     let fast = "mem:znand,size=16M,groups=2,pus=2,pages=16,target=rules,rules=cache.rules,remote=";
     let uri = "nbd+unix:///?socket=./slow.sock";
-    let alone = ssdkit(at, &format!("serve {fast}{uri} --nbd ./drive.sock"));
+    let alone = run(at, &format!("serve {fast}{uri} --nbd ./drive.sock"));
     assert_eq!(alone.status.code(), Some(1), "nobody serves it yet");
     assert!(String::from_utf8_lossy(&alone.stderr).contains("is a server running there?"));
-    let slow = Served::of(at, "mem:tlc,size=64M,pages=16", "--nbd ./slow.sock");
+    let slow = serve_with(at, "mem:tlc,size=64M,pages=16", "--nbd ./slow.sock");
     let with = "--nbd ./drive.sock --control ./control.sock";
-    let cache = Served::of(at, &format!("{fast}{uri}"), with);
-    let shown: Value = serde_json::from_str(cache.ready.trim()).unwrap();
-    assert_eq!(shown["size_bytes"], 64 << 20, "{shown}");
+    let cache = serve_with(at, &format!("{fast}{uri}"), with);
+    assert_eq!(cache.ready["size_bytes"], 64 << 20, "{}", cache.ready);
     let bench = "bench nbd:./drive.sock --rw randrw --read-percent 90 --qd 8 --range 0+1M --ios 6000 \
-                 --verify --destroy --json";
-    let report = json(&ssdkit(at, bench));
+                 --verify --destroy";
+    let report = json(at, bench);
     assert_eq!(report["failed_requests"], 0, "{report}");
-    let counters = json(&ssdkit(at, "rules counters ./control.sock --json"));
+    let counters = json(at, "rules counters ./control.sock");
     assert!(count(&counters, "hit") > 500, "{counters}");
-    let virtual_time = ssdkit(at, &format!("bench {fast}{uri} --rw randread"));
+    let virtual_time = run(at, &format!("bench {fast}{uri} --rw randread"));
     assert_eq!(virtual_time.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&virtual_time.stderr).contains("answers in real time"));
-    drop(slow);
-    let report = ssdkit(at, "bench nbd:./drive.sock --rw randwrite --ios 20 --destroy --json");
+    slow.stop();
+    let report = run(at, "bench nbd:./drive.sock --rw randwrite --ios 20 --destroy --json");
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     assert_eq!(report["failed_requests"], 20, "{report}");
-    assert!(ssdkit(at, "rules list ./control.sock --json").status.success());
+    assert!(run(at, "rules list ./control.sock --json").status.success());
 }

@@ -1,57 +1,29 @@
 //! `ssdkit serve` and `bench nbd:` from outside.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A server that is listening.
-struct Server {
-    child: Child,
-    out: BufReader<ChildStdout>,
+use crate::common::{Served, json, run, ssdkit, told};
+
+/// A drive of 16 MiB that is served.
+fn serve(drive: &str, address: &str) -> Served {
+    serve_by(ssdkit(""), drive, address)
 }
 
-impl Server {
-    fn start(drive: &str, address: &str) -> Server {
-        Server::start_by(Command::new(env!("CARGO_BIN_EXE_ssdkit")), drive, address)
-    }
-
-    /// By a command that runs the program.
-    fn start_by(mut command: Command, drive: &str, address: &str) -> Server {
-        let mut child = command
-            .args(["serve", drive, "--nbd", address, "--json"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut ready = String::new();
-        out.read_line(&mut ready).unwrap();
-        let ready: Value = serde_json::from_str(&ready).unwrap();
-        assert_eq!(ready["size_bytes"], 16 << 20);
-        Server { child, out }
-    }
-
-    /// Asks it to stop; gives its last words.
-    fn stop(mut self, signal: Signal) -> Value {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let mut rest = String::new();
-        self.out.read_to_string(&mut rest).unwrap();
-        assert!(self.child.wait().unwrap().success());
-        serde_json::from_str(&rest).unwrap()
-    }
+/// By a command that runs the program.
+fn serve_by(mut command: Command, drive: &str, address: &str) -> Served {
+    let served = Served::start(command.args(["serve", drive, "--nbd", address, "--json"]));
+    assert_eq!(served.ready["size_bytes"], 16 << 20);
+    served
 }
 
 /// Runs `bench` and gives its report.
 fn bench(line: &str) -> Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .arg("bench")
-        .args(line.split_whitespace())
-        .arg("--json")
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
+    json(Path::new("."), &format!("bench {line}"))
 }
 
 #[test]
@@ -59,7 +31,7 @@ fn a_served_drive_keeps_what_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ssd.sock");
     let at = path.to_str().unwrap();
-    let server = Server::start("mem:null,size=16M", at);
+    let server = serve("mem:null,size=16M", at);
     let line = format!("nbd:{at} --rw randrw --qd 8 --ios 3k --verify --flush-every 50 --destroy");
     let report = bench(&line);
     assert_eq!((&report["ios"], &report["errors"]), (&3000.into(), &0.into()));
@@ -68,7 +40,7 @@ fn a_served_drive_keeps_what_is_written() {
         assert!(report[key].is_null(), "the server does not tell {key}");
     }
     assert!(report["series"][0]["free_chunks"].is_null());
-    let last = server.stop(Signal::TERM);
+    let last = server.stop();
     assert_eq!(last["faults"], 0);
     assert!(last["user_blocks"].as_u64().unwrap() > 1000);
     assert!(!path.exists(), "the socket is removed");
@@ -81,27 +53,22 @@ fn verifying_a_used_drive_says_why_it_fails() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ssd.sock");
     let at = path.to_str().unwrap();
-    let server = Server::start("mem:null,size=16M", at);
+    let server = serve("mem:null,size=16M", at);
     let line = |more: &str| format!("nbd:{at} --rw randrw --ios 4k --verify --destroy {more}");
     bench(&line(""));
-    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .arg("bench")
-        .args(line("").split_whitespace())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(1), "{text}");
+    let (code, text) = told(&run(dir.path(), &format!("bench {}", line(""))));
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("used before") && text.contains("--precondition seq"), "{text}");
     bench(&line("--precondition seq"));
-    server.stop(Signal::TERM);
+    server.stop();
 }
 
 #[test]
 fn an_interrupt_ends_it_cleanly() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ssd.sock");
-    let server = Server::start("mem:znand,size=16M", path.to_str().unwrap());
-    assert_eq!(server.stop(Signal::INT)["connections"], 0);
+    let server = serve("mem:znand,size=16M", path.to_str().unwrap());
+    assert_eq!(server.stop_by(Signal::INT)["connections"], 0);
     assert!(!path.exists());
 }
 
@@ -115,32 +82,28 @@ fn a_hangup_ends_it_cleanly() {
     // Also where the tests themselves were started with hangups ignored.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_ssdkit")]);
-    let server = Server::start_by(command, "mem:znand,size=16M", at);
-    kill_process(Pid::from_child(&server.child), Signal::HUP).unwrap();
-    assert_eq!(server.stop(Signal::HUP)["connections"], 0);
+    let server = serve_by(command, "mem:znand,size=16M", at);
+    kill_process(server.pid(), Signal::HUP).unwrap();
+    assert_eq!(server.stop_by(Signal::HUP)["connections"], 0);
     assert!(!path.exists());
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_ssdkit"));
-    let server = Server::start_by(command, "mem:znand,size=16M", at);
-    kill_process(Pid::from_child(&server.child), Signal::HUP).unwrap();
+    let server = serve_by(command, "mem:znand,size=16M", at);
+    kill_process(server.pid(), Signal::HUP).unwrap();
     bench(&format!("nbd:{at} --rw randread --ios 100"));
-    assert_eq!(server.stop(Signal::TERM)["connections"], 1);
+    assert_eq!(server.stop()["connections"], 1);
 }
 
 #[test]
 fn what_cannot_be_served_is_refused() {
-    for (drive, at, code, words) in [
+    for (drive, at, exit, words) in [
         ("mem:ref,size=16M,store=checksum", "/tmp/never.sock", 2, "store=memory"),
         ("mem:ref,size=16M,store=none", "/tmp/never.sock", 2, "store=memory"),
         ("nbd:/tmp/x", "/tmp/never.sock", 2, "served already"),
         ("mem:ref,size=16M", "/no/such/folder/ssd.sock", 1, "cannot listen"),
     ] {
-        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", drive, "--nbd", at])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(code), "{drive}: {text}");
+        let (code, text) = told(&ssdkit(&format!("serve {drive} --nbd {at}")).output().unwrap());
+        assert_eq!(code, Some(exit), "{drive}: {text}");
         assert!(text.contains(words), "{drive}: {text}");
     }
 }
@@ -153,14 +116,11 @@ fn a_drive_too_small_for_its_pages_is_refused() {
     let path = folder.path().join("keys.sock");
     for (pages, size) in [("log", "21 MiB"), ("in-place", "16.5 MiB")] {
         let line = |size: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
-            command.args(["serve", &format!("mem:znand,size={size}"), "--redis"]);
-            command.arg(&path).args(["--pages", pages]);
-            command
+            let path = path.display();
+            ssdkit(&format!("serve mem:znand,size={size} --redis {path} --pages {pages}"))
         };
-        let out = line("16M").output().unwrap();
-        let text = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(2), "{pages}: {text}");
+        let (code, text) = told(&line("16M").output().unwrap());
+        assert_eq!(code, Some(2), "{pages}: {text}");
         assert!(text.contains(&format!("--pages {pages} needs {size}")), "{pages}: {text}");
         let mut child = line("21M").stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
@@ -184,24 +144,17 @@ fn keys_are_served_to_redis_clients() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("redis.sock");
     for pages in ["batched", "log", "in-place"] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", "mem:znand,size=64M", "--json", "--pages", pages, "--redis"])
-            .arg(&path)
-            .args(options.split_whitespace())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut ready = String::new();
-        out.read_line(&mut ready).unwrap();
-        let ready: Value = serde_json::from_str(&ready).unwrap();
-        assert_eq!(ready["serving"], path.to_str().unwrap());
+        let at = path.display();
+        let line =
+            format!("serve mem:znand,size=64M --json --pages {pages} --redis {at} {options}");
+        let server = Served::start(&mut ssdkit(&line));
+        assert_eq!(server.ready["serving"], path.to_str().unwrap());
         let mut client = UnixStream::connect(&path).unwrap();
         client.write_all(b"SET a 1\r\nINCR a\r\nQUIT\r\n").unwrap();
         let mut replies = String::new();
         client.read_to_string(&mut replies).unwrap();
         assert_eq!(replies, "+OK\r\n:2\r\n+OK\r\n");
-        let last = Server { child, out }.stop(Signal::TERM);
+        let last = server.stop();
         assert_eq!((&last["commands"], &last["connections"]), (&3.into(), &1.into()));
         assert!(!path.exists());
     }
@@ -218,17 +171,12 @@ fn running_out_of_descriptors_is_told_and_survived() {
     let dir = tempfile::tempdir().unwrap();
     for (front, greets) in [("--redis", false), ("--nbd", true)] {
         let path = dir.path().join(front);
-        let mut child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", "ulimit -n 40; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ssdkit")])
             .args(["serve", "mem:null,size=64M", "--json", front])
-            .arg(&path)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut String::new()).unwrap();
-        let mut errors = child.stderr.take().unwrap();
+            .arg(&path);
+        let server = Served::start(command.stderr(Stdio::piped()));
         let connect = || {
             let sock = UnixStream::connect(&path).unwrap();
             sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -254,10 +202,9 @@ fn running_out_of_descriptors_is_told_and_survived() {
         while !works(&mut connect()) {
             assert!(start.elapsed() < Duration::from_secs(60), "nobody finds room any more");
         }
-        let last = Server { child, out }.stop(Signal::TERM);
-        assert!(last["refused"].as_u64().unwrap() > 0);
-        let mut text = String::new();
-        errors.read_to_string(&mut text).unwrap();
+        let (code, text, last) = server.end(Signal::TERM);
+        let last: Value = serde_json::from_str(&last).unwrap();
+        assert!(code == Some(0) && last["refused"].as_u64() > Some(0), "{last}");
         assert_eq!(text.matches("file descriptors").count(), 1, "{text}");
     }
 }
@@ -272,19 +219,9 @@ fn a_silent_server_is_given_up() {
     let path = dir.path().join("ssd.sock");
     let _listener = UnixListener::bind(&path).unwrap();
     let start = Instant::now();
-    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args([
-            "bench",
-            &format!("nbd:{}", path.display()),
-            "--rw",
-            "randread",
-            "--max-time",
-            "100ms",
-        ])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(1), "{text}");
+    let line = format!("bench nbd:{} --rw randread --max-time 100ms", path.display());
+    let (code, text) = told(&run(dir.path(), &line));
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("stopped before the server had said"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(9), "it was not its own patience");
 }
@@ -294,7 +231,7 @@ fn a_silent_server_is_given_up() {
 fn a_server_tells_of_power_energy_and_errors() {
     let dir = tempfile::tempdir().unwrap();
     let drive = "mem:tlc,size=16M,groups=1,pus=2,pages=48,energy=true,sleep_after=1s,wake_time=1ms";
-    let last = Server::start(drive, dir.path().join("sock").to_str().unwrap()).stop(Signal::TERM);
+    let last = serve(drive, dir.path().join("sock").to_str().unwrap()).stop();
     assert!(last["energy"]["joules"].as_f64().unwrap() > 0.0, "{last}");
     assert!(last["power"]["asleep_seconds"].is_number(), "{last}");
     assert!(last["flash_errors"].is_null(), "nothing went wrong: {last}");

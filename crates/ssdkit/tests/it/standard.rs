@@ -1,15 +1,6 @@
 //! Standard tests, as they are called.
 
-use std::path::Path;
-
-use crate::common::run;
-
-/// What a command says on standard output and standard error, and its exit code.
-fn all(at: &Path, line: &str) -> (String, String, Option<i32>) {
-    let out = run(at, line);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(out.stdout), text(out.stderr), out.status.code())
-}
+use crate::common::all;
 
 /// A part of a drive that was never written is read in no time.
 #[test]

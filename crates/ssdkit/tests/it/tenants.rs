@@ -2,64 +2,28 @@
 //! in a file, and in the midst of kills.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use exports::nbd::{Client, ClientError, ListenAddr};
 use port::BlockOp;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use workload::Rng;
 
-use crate::common::{self, ask, run};
+use crate::common::{self, Served, ask, run, ssdkit, told};
 use crate::examples::examples;
 use crate::kill::{self, BLOCK, Model, fill, version};
 
 /// 16 units of 4 MiB, of which 8 are somebody's.
 const DRIVE: &str = "mem:ref,size=64M,pages=16,groups=2,units=4/4";
 
-/// A drive that is served; killed when this is dropped.
-pub struct Served {
-    child: Child,
-    pub ready: Value,
-}
-
-impl Served {
-    pub fn start(at: &Path, drive: &str) -> Served {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(["serve", drive, "--nbd", "./drive.sock", "--control", "./control.sock"])
-            .arg("--json")
-            .current_dir(at)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        let ready = serde_json::from_str(&ready).unwrap_or_else(|e| panic!("{ready:?}: {e}"));
-        Served { child, ready }
-    }
-
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    pub fn stop(mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        let mut last = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut last).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{last}");
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A drive that is served, with its control socket.
+pub fn serve(at: &Path, drive: &str) -> Served {
+    let line = format!("serve {drive} --nbd ./drive.sock --control ./control.sock --json");
+    Served::start(ssdkit(&line).current_dir(at))
 }
 
 pub fn address(at: &Path) -> ListenAddr {
@@ -72,8 +36,7 @@ pub fn client(at: &Path, export: &str) -> Client {
 
 /// Exit code and standard error.
 pub fn refused(at: &Path, line: &str) -> (Option<i32>, String) {
-    let out = run(at, line);
-    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    told(&run(at, line))
 }
 
 pub fn listed(at: &Path) -> Value {
@@ -88,7 +51,7 @@ pub fn names(list: &Value) -> Vec<&str> {
 fn targets_come_and_go_while_a_drive_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let _served = Served::start(at, DRIVE);
+    let _served = serve(at, DRIVE);
     let first = listed(at);
     assert_eq!(names(&first), ["target0", "target1"]);
     assert_eq!((&first["free"], &first["parallel_units"]), (&8.into(), &16.into()));
@@ -157,20 +120,20 @@ fn a_drive_file_keeps_its_targets() {
     let at = folder.path();
     let create = "create a.ssd --profile ref --size 64M pages=16 groups=2 units=4/4";
     assert!(run(at, create).status.success());
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     assert!(run(at, "target create ./control.sock mine --units 2").status.success());
     let mut mine = client(at, "mine");
     assert_eq!(ask(&mut mine, BlockOp::Write, 8192, 4096, &[3; 4096]).0, 0);
     assert!(run(at, "target remove ./control.sock target0").status.success());
     assert_eq!(ask(&mut mine, BlockOp::Flush, 0, 0, &[]).0, 0);
-    served.kill();
+    drop(served);
     let info = common::json(at, "info a.ssd");
     let parts = info["drive"]["parts"].as_array().unwrap();
     let told: Vec<_> = parts.iter().map(|part| (&part["name"], &part["first"])).collect();
     assert_eq!(told, [(&"target1".into(), &4.into()), (&"mine".into(), &8.into())]);
     let text = String::from_utf8(run(at, "info a.ssd").stdout).unwrap();
     assert!(text.contains("mine: ") && text.contains("nobody's: 10 of 16"), "{text}");
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     assert_eq!(names(&listed(at)), ["target1", "mine"]);
     assert_eq!(listed(at)["targets"][1]["first_byte"], 32 << 20);
     let mut mine = client(at, "mine");
@@ -179,12 +142,12 @@ fn a_drive_file_keeps_its_targets() {
     served.stop();
     // A copy is the same drive, and other commands know it.
     assert!(run(at, "snapshot a.ssd b.ssd").status.success());
-    let served = Served::start(at, "ssd:b.ssd,copy=yes");
+    let served = serve(at, "ssd:b.ssd,copy=yes");
     assert_eq!(names(&listed(at)), ["target1", "mine"]);
     let mut mine = client(at, "mine");
     assert_eq!(ask(&mut mine, BlockOp::Read, 8192, 4096, &[]).1, vec![3; 4096]);
     assert!(run(at, "target remove ./control.sock mine").status.success());
-    served.kill();
+    drop(served);
     assert_eq!(common::json(at, "info b.ssd")["drive"]["parts"].as_array().unwrap().len(), 2);
 }
 
@@ -197,7 +160,7 @@ fn the_page_does_what_it_says() {
     let (first, rest) = lines.split_first().unwrap();
     let drive = first.split_whitespace().nth(1).unwrap();
     assert_eq!(*first, format!("serve {drive} --nbd ./drive.sock --control ./control.sock"));
-    let _served = Served::start(at, drive);
+    let _served = serve(at, drive);
     assert!(rest.len() > 3, "{lines:?}");
     for line in rest {
         let out = run(at, line);
@@ -211,7 +174,7 @@ fn slices_of_all_units_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let drive = "mem:ref,size=64M,pages=16,groups=2,targets=4,placement=stripe";
-    let _served = Served::start(at, drive);
+    let _served = serve(at, drive);
     let (code, said) = refused(at, "target create ./control.sock");
     assert!(code == Some(1) && said.contains("remove one first"), "{said}");
     assert!(run(at, "target remove ./control.sock target2").status.success());
@@ -256,7 +219,7 @@ fn message(asked: &Value) -> Vec<u8> {
 fn a_hostile_client_hurts_no_target() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let _served = Served::start(at, DRIVE);
+    let _served = serve(at, DRIVE);
     let socket = at.join("control.sock");
     for asked in [
         json!({}),
@@ -431,8 +394,7 @@ impl Churn<'_> {
 #[test]
 fn targets_survive_kills_while_others_come_and_go() {
     let kills = kill::number("SSDKIT_KILLS", 6) as u32;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = kill::number("SSDKIT_SEED", now.unwrap().as_nanos() as u64);
+    let seed = kill::seed();
     println!("{kills} kills, SSDKIT_SEED={seed}");
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -446,12 +408,11 @@ fn targets_survive_kills_while_others_come_and_go() {
     let known = known.collect();
     let mut churn = Churn { at, rng: Rng::new(seed, 2), last: 0, known, changes: 0 };
     for round in 0..kills {
-        let served = Served::start(at, "a.ssd");
+        let served = serve(at, "a.ssd");
         assert!(round == 0 || served.ready["recovery"]["clean"] == false, "seed {seed}");
         model.verify(&mut client(at, "target0"));
         churn.verify(seed);
         let after = Duration::from_millis(30 + churn.rng.below(1500));
-        let pid = Pid::from_child(&served.child);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 if let Ok(mut client) = Client::connect_to(&address(at), "target0") {
@@ -460,11 +421,11 @@ fn targets_survive_kills_while_others_come_and_go() {
             });
             scope.spawn(|| while churn.step() {});
             std::thread::sleep(after);
-            kill_process(pid, Signal::KILL).unwrap();
+            kill_process(served.pid(), Signal::KILL).unwrap();
         });
         drop(served);
     }
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     model.verify(&mut client(at, "target0"));
     churn.verify(seed);
     served.stop();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{self, ask, run};
 use crate::kill::BLOCK;
-use crate::tenants::{Served, address, client, listed, names, refused};
+use crate::tenants::{address, client, listed, names, refused, serve};
 
 /// A set that delays each block of a write for as long as may be.
 const LATE: &str = "set late application 0 lba 0..4K units 0..4\n\
@@ -45,7 +45,7 @@ fn what_rules_delay_holds_up_no_end() {
     let create = "create a.ssd --profile ref --size 64M pages=16 groups=2 units=4/4 \
                   target=pblk/rules rules=./late.rules";
     assert!(run(at, create).status.success());
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     let make = "target create ./control.sock slow --units 4 --rules ./late.rules";
     assert!(run(at, make).status.success());
     let begun = Instant::now();
@@ -58,7 +58,7 @@ fn what_rules_delay_holds_up_no_end() {
     served.stop();
     assert_eq!(others.recv(&mut good).unwrap(), 1);
     assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     let read = ask(&mut client(at, "target1"), BlockOp::Read, 0, (HELD * BLOCK) as u64, &[]);
     assert_eq!(read, (0, vec![7; HELD * BLOCK]), "it was flushed at the end");
     served.stop();
@@ -89,7 +89,7 @@ fn a_damaged_target_locks_nobody_out() {
     let create = "create a.ssd --profile ref --size 64M pages=16 groups=2 units=4/4 \
                   target=rules/pblk";
     assert!(run(at, create).status.success());
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     for (export, byte) in [("target0", 3), ("target1", 5)] {
         assert_eq!(ask(&mut client(at, export), BlockOp::Write, 0, 4096, &[byte; 4096]).0, 0);
     }
@@ -99,7 +99,7 @@ fn a_damaged_target_locks_nobody_out() {
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = refused(at, "bench a.ssd --rw randread --ios 10");
     assert!(code != Some(0) && said.contains("target0"), "{said}");
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     assert_eq!(served.ready["damaged"][0]["name"], "target0", "{}", served.ready);
     let list = listed(at);
     let told = list["targets"].as_array().unwrap().iter().map(|one| &one["damaged"]);
@@ -123,15 +123,15 @@ fn a_damaged_target_locks_nobody_out() {
     }
     assert!(run(at, "target create ./control.sock more --units 2").status.success());
     assert!(run(at, "target remove ./control.sock more").status.success());
-    served.kill();
-    let served = Served::start(at, "a.ssd");
+    drop(served);
+    let served = serve(at, "a.ssd");
     let gone = common::json(at, "target remove ./control.sock target0 --destroy");
     assert_eq!(gone["erased"], true);
     let made = common::json(at, "target create ./control.sock target0 --units 4");
     assert_eq!((&made["first_unit"], &made["damaged"]), (&0.into(), &Value::Null));
     assert_eq!((read("target0"), read("target1")), ((0, vec![0; 4096]), (0, vec![5; 4096])));
     served.stop();
-    let served = Served::start(at, "a.ssd");
+    let served = serve(at, "a.ssd");
     assert!(served.ready.get("damaged").is_none(), "{}", served.ready);
     assert_eq!(names(&listed(at)), ["target0", "target1"]);
     served.stop();
@@ -142,7 +142,7 @@ fn a_damaged_target_locks_nobody_out() {
 fn who_makes_a_target_is_warned() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let _served = Served::start(at, "mem:ref,size=64M,pages=16,groups=2,units=4/4");
+    let _served = serve(at, "mem:ref,size=64M,pages=16,groups=2,units=4/4");
     std::fs::write(at.join("few.rules"), LATE.replace("0..4K", "0..64")).unwrap();
     let make = "target create ./control.sock few --units 4 --rules ./few.rules";
     let (code, said) = refused(at, make);

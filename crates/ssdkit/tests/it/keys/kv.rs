@@ -1,6 +1,8 @@
 //! Drives that keep values by key (`target=kv`), served without a tree.
 
-use super::{Place, Reply, SMALL, Server, bulk, failure, kill_kind, ssdkit};
+use super::kills::kill_kind;
+use super::{Client, Place, Reply, SMALL, bulk, failure, serve};
+use crate::common::Served;
 
 const KV: &str = "--profile znand target=kv";
 
@@ -10,7 +12,7 @@ fn values_are_found_again_after_a_stop() {
     let server = place.serve("");
     let about = (&server.ready["pages"], &server.ready["store"]);
     assert_eq!(about, (&"values by key".into(), &"new".into()));
-    let mut client = server.connect();
+    let mut client = Client::of(&server);
     // Longer than any of a tree.
     let long = "x".repeat(900_000);
     assert_eq!(client.ask(&format!("SET long {long}")), Reply::Text("OK".into()));
@@ -18,15 +20,16 @@ fn values_are_found_again_after_a_stop() {
     assert_eq!(client.ask("HSET h f v"), Reply::Int(1));
     assert_eq!(client.ask("MSET a 1 b 2 a 3"), Reply::Text("OK".into()));
     server.stop();
-    assert_eq!(ssdkit(&format!("info {}", place.drive))["clean"], true);
-    let copy = Server::start(&format!("ssd:{},copy=yes", place.drive), &place.socket(), "");
-    assert_eq!(copy.connect().ask("INCR a"), Reply::Int(4));
+    assert_eq!(place.json(&format!("info {}", place.drive))["clean"], true);
+    let copy = format!("ssd:{},copy=yes", place.drive);
+    let copy = Served::start(&mut serve(&copy, &place.socket(), ""));
+    assert_eq!(Client::of(&copy).ask("INCR a"), Reply::Int(4));
     copy.stop();
     for n in 4..6 {
         let server = place.serve("--sync no");
         assert_eq!(server.ready["store"], "found");
         assert_eq!(server.ready["recovery"]["clean"], true);
-        let mut client = server.connect();
+        let mut client = Client::of(&server);
         assert_eq!(client.ask("DBSIZE"), Reply::Int(4));
         assert_eq!(client.ask("GET long"), bulk(&long));
         assert_eq!(client.ask("HGETALL h"), Reply::Array(vec![bulk("f"), bulk("v")]));
@@ -41,7 +44,7 @@ fn keys_are_listed_and_flushed() {
     const KEYS: usize = 1500;
     let place = Place::new(&format!("{KV} {SMALL}"));
     let server = place.serve("--sync no");
-    let mut client = server.connect();
+    let mut client = Client::of(&server);
     for key in 0..KEYS {
         assert!(client.send(&format!("SET key:{key} {}", "v".repeat(key))));
     }
@@ -74,7 +77,7 @@ fn keys_are_listed_and_flushed() {
     assert_eq!(client.ask("GET key:77"), Reply::Bulk(None));
     server.stop();
     let server = place.serve("");
-    assert_eq!(server.connect().ask("DBSIZE"), Reply::Int(0));
+    assert_eq!(Client::of(&server).ask("DBSIZE"), Reply::Int(0));
     server.stop();
 }
 
@@ -93,7 +96,7 @@ fn what_it_lacks_is_refused() {
         assert!(code == 2 && text.contains(says), "{text}");
     }
     let server = place.serve("");
-    let mut client = server.connect();
+    let mut client = Client::of(&server);
     for (command, says) in [
         ("ZADD z 1 m", "order of keys"),
         ("ZRANGEBYSCORE z 0 1", "order of keys"),
@@ -125,7 +128,7 @@ fn what_it_lacks_is_refused() {
 fn a_full_drive_refuses_values_and_goes_on() {
     let place = Place::new(&format!("{KV} {SMALL}"));
     let server = place.serve("--sync no");
-    let mut client = server.connect();
+    let mut client = Client::of(&server);
     let long = "x".repeat(1 << 20);
     let mut stored = 0;
     let error = loop {
