@@ -69,6 +69,20 @@ pub trait Disk {
     /// Makes durable what was written.
     fn flush(&mut self) -> Result<(), DiskError>;
 
+    /// Begins to make durable what was written until now, without waiting for it; none may be
+    /// under way. Until [`Disk::flushed`] says that it is over nothing is written, flushed or given
+    /// up; what is read is as ever. A disk that does not know better is done when this returns.
+    fn begin_flush(&mut self) -> Result<(), DiskError> {
+        self.flush()
+    }
+
+    /// Whether no flush that was begun is under way; with `wait` it comes back when that is so. An
+    /// error is one of that flush, and told once.
+    fn flushed(&mut self, wait: bool) -> Result<bool, DiskError> {
+        let _ = wait;
+        Ok(true)
+    }
+
     /// Gives up blocks: what they hold from now on is up to the disk.
     fn trim(&mut self, at: u64, blocks: u64) -> Result<(), DiskError>;
 }

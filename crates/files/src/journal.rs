@@ -3,6 +3,9 @@
 //! Guarantees: a transaction whose commit has returned is found after a cut; one without its
 //! commit record is not. Space of the ring is used again when what was there is durable in
 //! place, and the header says so.
+//!
+//! A commit is begun, and goes on step by step: each writes something and begins a flush, and
+//! the next may be taken when that is over. Meanwhile nothing else is written.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,6 +40,42 @@ pub(crate) struct Journal {
     used: u32,
     /// What transactions have and the disk does not have in place.
     committed: BTreeMap<u32, Page>,
+    writing: Option<Writing>,
+}
+
+/// A transaction on its way to the disk.
+#[derive(Clone, Debug)]
+struct Writing {
+    images: BTreeMap<u32, Page>,
+    /// What was done last, and is durable when the flush is over that was begun with it.
+    step: Step,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Nothing: the ring has no room for it.
+    Full,
+    /// What older ones have was written in place.
+    InPlace,
+    /// The header says that the ring is free.
+    Freed,
+    /// Nothing: the ring has room for it.
+    Room,
+    /// It was written, up to there in the ring and with that checksum.
+    Written { at: u32, sum: u64 },
+    /// Its commit record was written there.
+    Recorded { at: u32 },
+}
+
+/// What a step of a commit has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// The next is to be taken when the flush is over.
+    OneStep,
+    /// The same, and what older transactions have is durable in place.
+    Checkpoint,
+    /// The transaction is durable.
+    Commit,
 }
 
 /// The number of a file system's first transaction. The ring may hold transactions of the one
@@ -108,6 +147,7 @@ impl Journal {
             sequence: first_sequence(layout.options.id),
             used: 0,
             committed: BTreeMap::new(),
+            writing: None,
         };
         journal.write_header(disk)?;
         Ok(journal)
@@ -125,50 +165,107 @@ impl Journal {
         disk.write(u64::from(JOURNAL_HEADER), &bytes)
     }
 
-    /// Writes a transaction and makes it durable, and all that was written before it.
-    pub(crate) fn commit<D: Disk>(
-        &mut self,
+    /// Begins a transaction of these images, which makes durable all that was written before it,
+    /// too. None may be under way. Nothing is written yet.
+    pub(crate) fn begin(&mut self, images: impl Iterator<Item = (u32, Page)>) {
+        assert!(self.writing.is_none(), "one transaction at a time");
+        let images = images.collect::<BTreeMap<u32, Page>>();
+        let step = if self.has_room(images.len()) { Step::Room } else { Step::Full };
+        self.writing = Some(Writing { images, step });
+    }
+
+    /// Whether a transaction is under way.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Takes the next step of the transaction that is under way; the flush of the one before is
+    /// over. After an error there is no next.
+    pub(crate) fn step<D: Disk>(&mut self, disk: &mut D) -> Result<Passed, DiskError> {
+        let Writing { images, step } = self.writing.take().expect("a transaction is under way");
+        let next = match step {
+            Step::Full => self.begin_in_place(disk).map(|()| Step::InPlace),
+            Step::InPlace => self.begin_header(disk).map(|()| Step::Freed),
+            Step::Freed => {
+                self.freed();
+                Ok(Step::Room)
+            }
+            Step::Room => self.begin_images(disk, &images),
+            Step::Written { at, sum } => self.begin_record(disk, (at, sum), images.len()),
+            Step::Recorded { at } => {
+                self.used += space(images.len()) as u32;
+                self.head = (at + 1) % self.ring;
+                self.sequence += 1;
+                self.take(images.into_iter());
+                return Ok(Passed::Commit);
+            }
+        };
+        // Where it failed, who reads finds it here still.
+        self.writing = Some(Writing { images, step: *next.as_ref().unwrap_or(&step) });
+        next.map(|step| match step {
+            Step::Room => Passed::Checkpoint,
+            _ => Passed::OneStep,
+        })
+    }
+
+    /// Writes the images into the ring.
+    fn begin_images<D: Disk>(
+        &self,
         disk: &mut D,
-        images: &[(u32, Page)],
-    ) -> Result<(), DiskError> {
+        images: &BTreeMap<u32, Page>,
+    ) -> Result<Step, DiskError> {
         debug_assert!(space(images.len()) + self.used as usize <= self.ring as usize);
         if mutation::is(Mutation::CheckpointBeforeCommit) {
             write_in_place(disk, images.iter().map(|(at, page)| (*at, page)))?;
         }
         let bytes = Vec::with_capacity(AT_ONCE.min(images.len() + 1) * BLOCK);
         let (ring, at) = (self.ring, self.head);
-        let mut writer = Writer { disk, ring, at, bytes, sum: Xxh3::new() };
-        for part in images.chunks(PER_LIST) {
-            let mut list = head_block(LIST, part.len() as u32, self.sequence);
-            for (n, (at, _)) in part.iter().enumerate() {
+        let mut writer = Writer { disk: &mut *disk, ring, at, bytes, sum: Xxh3::new() };
+        let (mut left, mut rest) = (images.len(), images.iter());
+        while left > 0 {
+            let part = left.min(PER_LIST);
+            let mut list = head_block(LIST, part as u32, self.sequence);
+            for (n, (at, _)) in rest.clone().take(part).enumerate() {
                 put(&mut list, LIST_BYTES + 4 * n, at.to_le_bytes());
             }
             seal(&mut list, BLOCK);
             writer.push(&list)?;
-            part.iter().try_for_each(|(_, page)| writer.push(page))?;
+            rest.by_ref().take(part).try_for_each(|(_, page)| writer.push(page))?;
+            left -= part;
         }
         writer.flush()?;
         let (at, sum) = (writer.at, writer.sum.digest());
         if !mutation::is(Mutation::NoFlushBeforeCommit) {
-            disk.flush()?;
+            disk.begin_flush()?;
         }
-        let mut commit = head_block(COMMIT, images.len() as u32, self.sequence);
+        Ok(Step::Written { at, sum })
+    }
+
+    /// Writes the commit record behind the images.
+    fn begin_record<D: Disk>(
+        &self,
+        disk: &mut D,
+        (at, sum): (u32, u64),
+        images: usize,
+    ) -> Result<Step, DiskError> {
+        let mut commit = head_block(COMMIT, images as u32, self.sequence);
         put(&mut commit, 24, sum.to_le_bytes());
         seal(&mut commit, SECTOR);
         disk.write(u64::from(RING + at), &commit)?;
         if !mutation::is(Mutation::NoFlushAfterCommit) {
-            disk.flush()?;
+            disk.begin_flush()?;
         }
-        self.used += space(images.len()) as u32;
-        self.head = (at + 1) % self.ring;
-        self.sequence += 1;
-        self.take(images.iter().cloned());
-        Ok(())
+        Ok(Step::Recorded { at })
     }
 
-    /// What transactions have of these blocks and the disk does not have in place.
+    /// What transactions have of these blocks and the disk does not have in place: of each that
+    /// has any, the newest image.
     pub(crate) fn images(&self, blocks: Range<u32>) -> impl Iterator<Item = (u32, &Page)> {
-        self.committed.range(blocks).map(|(at, page)| (*at, page))
+        let writing = self.writing.as_ref().map(|it| &it.images);
+        let is_newest = move |at: &u32| !writing.is_some_and(|images| images.contains_key(at));
+        let old = self.committed.range(blocks.clone()).filter(move |it| is_newest(it.0));
+        let new = writing.into_iter().flat_map(move |images| images.range(blocks.clone()));
+        old.chain(new).map(|(at, page)| (*at, page))
     }
 
     /// These blocks need not be written in place: it is durable that they are nobody's.
@@ -194,20 +291,33 @@ impl Journal {
         self.used as usize + space(images) <= self.ring as usize
     }
 
-    /// Writes all in place that transactions have, and frees the ring.
+    /// Writes all in place that transactions have, and frees the ring. None may be under way.
     pub(crate) fn checkpoint<D: Disk>(&mut self, disk: &mut D) -> Result<(), DiskError> {
         if self.used == 0 {
             return Ok(());
         }
+        self.begin_in_place(disk)?;
+        disk.flushed(true)?;
+        self.begin_header(disk)?;
+        disk.flushed(true)?;
+        self.freed();
+        Ok(())
+    }
+
+    fn begin_in_place<D: Disk>(&self, disk: &mut D) -> Result<(), DiskError> {
         write_in_place(disk, self.committed.iter().map(|(at, page)| (*at, page)))?;
-        if !mutation::is(Mutation::ReuseJournalEarly) {
-            disk.flush()?;
-        }
+        begin_flush_unless_broken(disk)
+    }
+
+    fn begin_header<D: Disk>(&self, disk: &mut D) -> Result<(), DiskError> {
         self.write_header(disk)?;
-        disk_flush_unless_broken(disk)?;
+        begin_flush_unless_broken(disk)
+    }
+
+    /// What transactions have is in place.
+    fn freed(&mut self) {
         self.used = 0;
         self.committed.clear();
-        Ok(())
     }
 
     /// Reads the journal and writes in place what it has.
@@ -220,7 +330,7 @@ impl Journal {
         }
         let (head, sequence) = (half(&bytes, 12), word(&bytes, 16));
         let (ring, committed) = (layout.ring, BTreeMap::new());
-        let mut journal = Journal { ring, head, sequence, used: 0, committed };
+        let mut journal = Journal { ring, head, sequence, used: 0, committed, writing: None };
         while let Some((images, blocks)) = journal.read_transaction(disk)? {
             let fixed = u64::from(layout.table());
             if let Some(&(at, _)) =
@@ -277,8 +387,8 @@ impl Journal {
     }
 }
 
-fn disk_flush_unless_broken<D: Disk>(disk: &mut D) -> Result<(), DiskError> {
-    if mutation::is(Mutation::ReuseJournalEarly) { Ok(()) } else { disk.flush() }
+fn begin_flush_unless_broken<D: Disk>(disk: &mut D) -> Result<(), DiskError> {
+    if mutation::is(Mutation::ReuseJournalEarly) { Ok(()) } else { disk.begin_flush() }
 }
 
 /// Writes blocks, in a row those that are.

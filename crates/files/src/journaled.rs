@@ -168,7 +168,7 @@ impl<D: Disk> Files<D> {
         }
     }
 
-    /// All dirty pages were committed.
+    /// All dirty pages are in the transaction that begins.
     pub(crate) fn clean(&mut self) -> Result<(), FilesError> {
         for (_, inode) in std::mem::take(&mut self.dirty_files) {
             let node = Arc::make_mut(self.nodes.get_mut(&inode).expect("it is there"));

@@ -5,6 +5,7 @@
 
 mod bag;
 mod check;
+mod commit;
 mod data;
 mod disk;
 mod error;

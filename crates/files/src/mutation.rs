@@ -31,6 +31,12 @@ pub enum Mutation {
     OldImageWins,
     /// Blocks that are given up lose their images before it is durable that they are nobody's.
     ForgetEarly,
+    /// What is given up while a commit is under way is free with its end.
+    FreeWithCommit,
+    /// What changes while a commit is under way counts as its own.
+    ChangeWithCommit,
+    /// A sync does not wait for the commit under way, which has what it asks for.
+    SyncBesideCommit,
 }
 
 #[cfg(feature = "mutations")]
@@ -51,7 +57,7 @@ impl Mutation {
 
     /// Those that matter where data go through the journal. There the checksum in a commit record
     /// finds what is missing without a flush before it.
-    pub const DATA: [Mutation; 9] = [
+    pub const DATA: [Mutation; 12] = [
         Mutation::NoFlushAfterCommit,
         Mutation::CheckpointBeforeCommit,
         Mutation::ReplayHalf,
@@ -61,6 +67,9 @@ impl Mutation {
         Mutation::CommitWithoutData,
         Mutation::OldImageWins,
         Mutation::ForgetEarly,
+        Mutation::FreeWithCommit,
+        Mutation::ChangeWithCommit,
+        Mutation::SyncBesideCommit,
     ];
 }
 

@@ -22,6 +22,9 @@ pub(crate) struct Space {
     after_commit: Vec<Given>,
     /// Of metadata: then free when the journal has no more of them.
     metadata_after_commit: Vec<Given>,
+    /// The same of the commit that is under way.
+    in_commit: Vec<Given>,
+    metadata_in_commit: Vec<Given>,
     after_checkpoint: Vec<Given>,
     /// Where the search for room begins that has no better place.
     hint: u32,
@@ -40,6 +43,8 @@ impl Space {
             reserved: 0,
             after_commit: Vec::new(),
             metadata_after_commit: Vec::new(),
+            in_commit: Vec::new(),
+            metadata_in_commit: Vec::new(),
             after_checkpoint: Vec::new(),
             hint: fixed,
         };
@@ -123,10 +128,19 @@ impl Space {
         self.metadata_after_commit.push(Given { start: block, len: 1 });
     }
 
-    /// A commit of all is durable. What became free.
+    /// A commit of all begins: what is given up from now on is not in it.
+    pub(crate) fn commits(&mut self) {
+        self.in_commit.append(&mut self.after_commit);
+        self.metadata_in_commit.append(&mut self.metadata_after_commit);
+    }
+
+    /// The commit of all that began is durable. What became free.
     pub(crate) fn committed(&mut self) -> Vec<Given> {
-        self.after_checkpoint.append(&mut self.metadata_after_commit);
-        let mut free = std::mem::take(&mut self.after_commit);
+        if mutation::is(Mutation::FreeWithCommit) {
+            self.commits();
+        }
+        self.after_checkpoint.append(&mut self.metadata_in_commit);
+        let mut free = std::mem::take(&mut self.in_commit);
         if mutation::is(Mutation::ReuseMetadataEarly) {
             free.append(&mut self.after_checkpoint);
         }
@@ -143,14 +157,14 @@ impl Space {
 
     /// Whether blocks wait to become free.
     pub(crate) fn is_pending(&self) -> bool {
-        let lists = [&self.after_commit, &self.metadata_after_commit, &self.after_checkpoint];
-        lists.iter().any(|list| !list.is_empty())
+        self.pending().next().is_some()
     }
 
     /// Every block that is given up and not free yet.
     pub(crate) fn pending(&self) -> impl Iterator<Item = Given> + '_ {
-        let lists = [&self.after_commit, &self.metadata_after_commit, &self.after_checkpoint];
-        lists.into_iter().flatten().copied()
+        let [data, metadata] = [&self.after_commit, &self.metadata_after_commit];
+        let lists = [data, metadata, &self.in_commit, &self.metadata_in_commit];
+        lists.into_iter().chain([&self.after_checkpoint]).flatten().copied()
     }
 
     pub(crate) fn reserve(&mut self, pages: u64) {

@@ -1,9 +1,10 @@
-//! When changes become durable: what is written back, committed and flushed, in which order.
+//! When changes become durable: what is written back and flushed, in which order. What a commit
+//! is, is in `commit`.
 
 use std::sync::Arc;
 
 use crate::bag::{Bag, Store};
-use crate::disk::{BLOCK, Disk, DiskError, Page};
+use crate::disk::{BLOCK, Disk, Page};
 use crate::error::FilesError;
 use crate::extents::{Extents, Part};
 use crate::files::Files;
@@ -11,8 +12,7 @@ use crate::journal::write_in_place;
 use crate::mutation::{self, Mutation};
 use crate::node::{Content, Node};
 use crate::operation::Inode;
-use crate::options::{Journal, Names};
-use crate::space::Given;
+use crate::options::Names;
 
 /// Pages that are written at once.
 const AT_ONCE: usize = 64;
@@ -64,7 +64,14 @@ impl<D: Disk> Files<D> {
     pub(crate) fn make_room_to_change(&mut self, blocks: usize) -> Result<(), FilesError> {
         let data = if self.journals_data() { self.dirty } else { 0 };
         let changes = self.store.meta.changes() + data;
-        if changes + blocks <= self.most_changes() { Ok(()) } else { self.commit(true) }
+        if changes + blocks <= self.most_changes() {
+            return Ok(());
+        }
+        // What data in the journal have is in the transaction that begins: there is room then.
+        match self.journals_data() {
+            true => self.begin_commit(),
+            false => self.commit(true),
+        }
     }
 
     /// The most blocks that the running transaction may have.
@@ -118,25 +125,11 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
-    /// A commit of all is durable.
-    fn released(&mut self) -> Result<(), FilesError> {
-        self.table.committed();
-        let free = self.store.space.committed();
-        self.forget_images(&free);
-        self.discard(&free)
-    }
-
-    fn discard(&mut self, free: &[Given]) -> Result<(), FilesError> {
-        if self.layout.options.discard {
-            for run in free {
-                self.disk.trim(u64::from(run.start), u64::from(run.len))?;
-                self.unflushed = true;
-            }
-        }
-        Ok(())
-    }
-
+    /// Waits for the commit that is under way, and makes durable what was written beside.
     pub(crate) fn flush(&mut self) -> Result<(), FilesError> {
+        if !mutation::is(Mutation::SyncBesideCommit) {
+            self.go_on(true)?;
+        }
         if self.unflushed {
             self.disk.flush()?;
             self.unflushed = false;
@@ -144,88 +137,8 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
-    /// Writes in place what the journal has.
-    pub(crate) fn checkpoint(&mut self) -> Result<(), FilesError> {
-        if let Some(journal) = &mut self.journal {
-            let done = journal.checkpoint(&mut self.disk);
-            self.abort_on_error(done)?;
-            let free = self.store.space.checkpointed();
-            self.discard(&free)?;
-        }
-        Ok(())
-    }
-
-    fn abort_on_error(&mut self, result: Result<(), DiskError>) -> Result<(), FilesError> {
-        self.aborted |= result.is_err();
-        Ok(result?)
-    }
-
-    /// Commits what changed; `names`: of folders, too.
-    pub(crate) fn commit(&mut self, names: bool) -> Result<(), FilesError> {
-        if self.aborted {
-            return Err(FilesError::Aborted);
-        }
-        if self.journals_data() {
-            self.running.eager.clear();
-            if mutation::is(Mutation::ForgetEarly) {
-                let given: Vec<Given> = self.store.space.pending().collect();
-                self.forget_images(&given);
-            }
-        }
-        self.write_eager()?;
-        let is_ordered = self.layout.options.journal == Journal::Ordered;
-        let is_broken = mutation::is(Mutation::CommitBeforeData);
-        if is_ordered && !is_broken {
-            self.write_ordered();
-        }
-        let meta = &self.store.meta;
-        let mut images: Vec<(u32, Page)> = meta
-            .changed_blocks()
-            .filter_map(|block| Some((block, meta.image(block, names)?)))
-            .collect();
-        let metadata = images.len();
-        if self.journals_data() {
-            self.add_data(&mut images)?;
-        }
-        if images.is_empty() {
-            // What was given up may have gone with a commit without folders.
-            return if names { self.released() } else { Ok(()) };
-        }
-        match &self.journal {
-            None => {
-                self.unflushed = true;
-                write_in_place(&mut self.disk, images.iter().map(|(at, page)| (*at, page)))?;
-            }
-            Some(journal) => {
-                if !journal.has_room(images.len()) {
-                    self.checkpoint()?;
-                }
-                let journal = self.journal.as_mut().expect("it is there");
-                let done = journal.commit(&mut self.disk, &images);
-                self.abort_on_error(done)?;
-                self.unflushed = false;
-            }
-        }
-        if self.journals_data() {
-            self.clean()?;
-        }
-        for (block, image) in images.into_iter().take(metadata) {
-            self.store.meta.written(block, image, names);
-        }
-        if names {
-            self.running.number += 1;
-        }
-        if names && self.journal.is_some() {
-            self.released()?;
-        }
-        if is_ordered && is_broken {
-            self.write_ordered();
-        }
-        Ok(())
-    }
-
     /// Writes pages that must be there before the commit.
-    fn write_ordered(&mut self) {
+    pub(crate) fn write_ordered(&mut self) {
         for (inode, number) in std::mem::take(&mut self.running.ordered) {
             let Ok((_, dirty)) = self.file(inode) else { continue };
             if let Some(page) = dirty.get(&number) {
@@ -236,7 +149,7 @@ impl<D: Disk> Files<D> {
     }
 
     /// Writes back the files that replaced others and have something to write.
-    fn write_eager(&mut self) -> Result<(), FilesError> {
+    pub(crate) fn write_eager(&mut self) -> Result<(), FilesError> {
         for inode in std::mem::take(&mut self.running.eager) {
             match self.file(inode) {
                 Ok((_, dirty)) if dirty.is_empty() => {
@@ -440,7 +353,7 @@ impl<D: Disk> Files<D> {
             WriteBack::Pages { inode, first, count } if self.journals_data() => {
                 let (_, dirty) = self.file(inode)?;
                 let is_dirty = dirty.range(first..first.saturating_add(count)).next().is_some();
-                if is_dirty { self.commit(true) } else { Ok(()) }
+                if is_dirty { self.commit(true) } else { self.go_on(true).map(drop) }
             }
             // They have blocks.
             WriteBack::Allocate { .. } if self.journals_data() => Ok(()),

@@ -17,6 +17,8 @@ pub(crate) struct Table {
     pub(crate) free: BTreeSet<Place>,
     /// Free when the next commit of all is durable.
     pub(crate) pending: Vec<Place>,
+    /// Free when the one that is under way is.
+    in_commit: Vec<Place>,
 }
 
 /// All places for inodes in a group.
@@ -51,8 +53,13 @@ impl Table {
         self.free.extend(places(start, blocks));
     }
 
-    /// A commit of all is durable.
+    /// A commit of all begins: what is given up from now on is not in it.
+    pub(crate) fn commits(&mut self) {
+        self.in_commit.append(&mut self.pending);
+    }
+
+    /// The commit of all that began is durable.
     pub(crate) fn committed(&mut self) {
-        self.free.extend(self.pending.drain(..));
+        self.free.extend(self.in_commit.drain(..));
     }
 }

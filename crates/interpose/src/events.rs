@@ -1,6 +1,6 @@
-//! What the supervisor waits for: calls, and beside them the end of the program, signals, and a
-//! time. These three come seldom, so they are one descriptor: to look at each of them with every
-//! call would take longer than much of the call's own work.
+//! What the supervisor waits for: calls, and beside them the end of the program, signals, a time,
+//! and the watcher's bell. These four come seldom, so they are one descriptor: to look at each of
+//! them with every call would take longer than much of the call's own work.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, read};
 
 use crate::timer::Timer;
 
 const END: u64 = 0;
 const SIGNAL: u64 = 1;
 const TIME: u64 = 2;
+const BELL: u64 = 3;
 
 /// What came.
 #[derive(Default)]
@@ -29,13 +30,16 @@ pub(crate) struct Came {
 pub(crate) struct Events {
     beside: OwnedFd,
     timer: Timer,
+    bell: Option<OwnedFd>,
 }
 
 impl Events {
-    pub fn of(signals: impl AsFd) -> Result<Self, Errno> {
-        let it = Self { beside: epoll::create(CreateFlags::CLOEXEC)?, timer: Timer::new()? };
+    pub fn of(signals: impl AsFd, bell: Option<OwnedFd>) -> Result<Self, Errno> {
+        let (beside, timer) = (epoll::create(CreateFlags::CLOEXEC)?, Timer::new()?);
+        let it = Self { beside, timer, bell };
         it.add(signals, SIGNAL)?;
         it.add(it.timer.file(), TIME)?;
+        it.bell.as_ref().map_or(Ok(()), |bell| it.add(bell, BELL))?;
         Ok(it)
     }
 
@@ -82,13 +86,15 @@ impl Events {
     }
 
     fn take(&mut self, came: &mut Came) -> Result<(), Errno> {
-        let mut events = [MaybeUninit::uninit(); 3];
+        let mut events = [MaybeUninit::uninit(); 4];
         let (events, _) = epoll::wait(&self.beside, &mut events, Some(&Timespec::default()))?;
         for event in events {
             match event.data.u64() {
                 END => came.end = true,
                 SIGNAL => came.signal = true,
-                _ => self.timer.rang(),
+                TIME => self.timer.rang(),
+                // What it says is that there is something to look at.
+                _ => drop(self.bell.as_ref().map(|bell| read(bell, &mut [0; 8]))),
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The supervisor: one thread that takes the program's calls as they come and answers each. It
-//! waits for nothing but the next call, the next answer that is due, and the program's end.
+//! waits for nothing but the next call, the next answer that is due, the watcher's bell, and the
+//! program's end.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -61,7 +62,7 @@ pub fn run(
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(RunError::NoMask(last_error().into()));
     }
-    let events = Events::of(&signals.file).map_err(doing("making a timer"))?;
+    let events = Events::of(&signals.file, watcher.bell()).map_err(doing("making a timer"))?;
     let guard = Guard::start();
     let started = launch::start(program, wants)?;
     // Files without a name are kept open here; the program has the limit that it had.

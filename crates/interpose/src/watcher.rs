@@ -1,5 +1,6 @@
 //! Who is told what a program does.
 
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use files::{Inode, Operation};
@@ -78,6 +79,12 @@ pub trait Watcher {
         Wants::default()
     }
 
+    /// A file that can be read when [`Watcher::course`] is to be asked before the time that it
+    /// named; what is in it, up to 8 bytes, is read for that. Asked once, before the program starts.
+    fn bell(&mut self) -> Option<OwnedFd> {
+        None
+    }
+
     /// The program makes a call: what is told until the next is of this one, or what the end of
     /// others left.
     fn begins(&mut self) {}
@@ -142,7 +149,7 @@ pub trait Watcher {
     /// From now on the program has memory that others see, and no call tells what it writes there.
     fn shares(&mut self) {}
 
-    /// Asked after each call and when the time has come that it named.
+    /// Asked after each call, when the time has come that it named, and when its bell rings.
     fn course(&mut self) -> Course {
         Course::Go(None)
     }

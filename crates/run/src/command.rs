@@ -93,6 +93,9 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     let before = (disk.look(programmed), disk.asked());
     let mut on_drive = OnDrive::new(files, disk.clone(), args.cut_after, speculation);
     on_drive.unreadable = unreadable;
+    if on_drive.speculation.is_some() {
+        on_drive.set_patient().map_err(|e| Error::system("run the program", &e))?;
+    }
     let (began, busy) = (Instant::now(), thread_time());
     let ran = interpose::run(&program, &mut tree, &mut on_drive);
     let took = Took { all: began.elapsed(), supervision: thread_time().saturating_sub(busy) };

@@ -6,17 +6,24 @@
 //!   that: calls of the file system wait for each other, the blocks of one call do not.
 //! - Reads of data that the program has in memory anyway, and that are asked for their time only,
 //!   go along with the wall, as many as come, beside each other and beside what goes ahead.
+//! - A flush of a drive whose bytes are in a file ends when the disk below has them. Whoever has
+//!   the bell ([`DriveDisk::bell`]) need not wait for that: it rings when it is time to look. The
+//!   drive's own time stands still meanwhile, and so reads that go along wait, too.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use drive::patience::Patience;
-use drive::whole::Boxed;
+use drive::whole::{Boxed, devices};
 use files::{BLOCK, Disk, DiskError, Request};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time, Turn};
+
+use crate::bell::Bell;
 
 /// The most bytes of one request.
 const PIECE: u64 = 128 << 10;
@@ -34,6 +41,21 @@ pub struct Asked {
 
 /// The numbers of requests that go along with the wall are from here on, those of reads.
 const ALONG: u64 = 1 << 63;
+/// The number of a flush that nobody waits for.
+const FLUSH: u64 = 1 << 62;
+
+/// Events at one moment after which the drive waits for a disk, most likely.
+const SAME_EVENTS: u32 = 64;
+/// It is looked again after that, should nobody ring.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A flush that nobody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    None,
+    UnderWay,
+    Over(Status),
+}
 
 /// A read that goes along with the wall.
 struct Along {
@@ -81,6 +103,11 @@ pub struct Engine {
     over: VecDeque<(u64, Time, Result<(), DiskError>)>,
     /// By [`Engine::kind`].
     asked: [Asked; 4],
+    flush: Flush,
+    /// Who need not wait for a disk is told by it.
+    bell: Option<Bell>,
+    /// The drive waits for a disk, and is looked at then, if nothing rings.
+    look_at: Option<Instant>,
 }
 
 impl Engine {
@@ -101,6 +128,9 @@ impl Engine {
             reads: 0,
             over: VecDeque::new(),
             asked: [Asked::default(); 4],
+            flush: Flush::None,
+            bell: None,
+            look_at: None,
         }
     }
 
@@ -134,6 +164,10 @@ impl Engine {
                 }
                 Turn::Stays(at) => {
                     *now = at.max(*now);
+                    if self.flush == Flush::UnderWay {
+                        // Who asks for it goes on with the rest.
+                        return;
+                    }
                     self.patience.look(at);
                 }
                 Turn::Quiet => *now = wall,
@@ -153,6 +187,10 @@ impl Engine {
                     self.over.push_back((read, self.now, along.result()));
                     self.along.remove(&read);
                 }
+                continue;
+            }
+            if done.id == FLUSH {
+                self.flush = Flush::Over(done.status);
                 continue;
             }
             count += 1;
@@ -202,6 +240,69 @@ impl Engine {
         self.along.insert(read, Along { at, blocks, left, status: Status::SUCCESS });
         self.send_waiting();
         read
+    }
+
+    /// Begins a flush. None is under way.
+    fn begin_flush(&mut self) -> Result<(), Status> {
+        self.catch_up();
+        while self.inside >= self.cmds.capacity() {
+            if let Some(at) = self.turn()? {
+                self.patience.look(at);
+            }
+        }
+        self.flush = Flush::UnderWay;
+        self.look_at = None;
+        self.put(BlockOp::Flush, (0, 0), FLUSH, None)
+    }
+
+    /// Goes on with the flush under way, as far as the disk is, or to its end with `wait`; whether
+    /// it is over.
+    fn flushed(&mut self, wait: bool) -> Result<bool, Status> {
+        if !wait && self.flush == Flush::UnderWay && self.is_early() {
+            return Ok(false);
+        }
+        self.look_at = None;
+        let mut same = (Time::ZERO, 0);
+        while self.flush == Flush::UnderWay {
+            let Some(at) = self.turn()? else { continue };
+            same = if at == same.0 { (at, same.1 + 1) } else { (at, 0) };
+            if !wait && self.bell.is_some() && same.1 >= SAME_EVENTS {
+                self.look_at = Some(Instant::now() + LOOK);
+                return Ok(false);
+            }
+            if wait || self.bell.is_none() {
+                self.patience.look(at);
+            }
+        }
+        match std::mem::replace(&mut self.flush, Flush::None) {
+            Flush::Over(status) if !status.is_ok() => Err(status),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether the drive waits for a disk that has not rung.
+    fn is_early(&self) -> bool {
+        let Some(at) = self.look_at else { return false };
+        let rang = self.bell.as_ref().is_some_and(Bell::has_rung);
+        !rang && Instant::now() < at
+    }
+
+    /// Lets something happen in the drive; the moment, where it stays at that.
+    fn turn(&mut self) -> Result<Option<Time>, Status> {
+        let stays = match self.drive.turn(self.now, None, &mut self.cmds, &mut self.done) {
+            Turn::Quiet => return Err(Status::INTERNAL),
+            Turn::Completed(at) => {
+                self.now = self.now.max(at);
+                None
+            }
+            Turn::Stays(at) => {
+                self.now = self.now.max(at);
+                Some(at)
+            }
+        };
+        self.take(&mut Bytes::None);
+        self.send_waiting();
+        Ok(stays)
     }
 
     /// Carries out requests for whole blocks; `each` gets what was read of it, or gives what is
@@ -322,21 +423,41 @@ impl DriveDisk {
         engine.over.pop_front_if(|it| it.1 <= wall).map(|(read, _, result)| (read, result))
     }
 
-    /// When to look for the next, while there are any.
-    pub fn next_over(&self) -> Option<Instant> {
+    /// When to look for the next, or for the end of a flush, while there are any.
+    pub fn next_look(&self) -> Option<Instant> {
         let engine = self.0.borrow();
         let (at, time) = engine.began?;
         let next = match engine.over.front() {
             Some(over) => Some(over.1),
-            None if engine.along.is_empty() => None,
+            // Its time stands still.
+            None if engine.along.is_empty() || engine.look_at.is_some() => None,
             None => engine.drive.next_event().map(|event| event.max(engine.now)),
         };
-        next.map(|next| at + Duration::from_nanos(next.since(time)))
+        let next = next.map(|next| at + Duration::from_nanos(next.since(time)));
+        next.into_iter().chain(engine.look_at).min()
+    }
+
+    /// What can be read when a disk has done what the drive waits for. From now on flushes are
+    /// begun for which nobody waits.
+    pub fn bell(&self) -> io::Result<OwnedFd> {
+        let mut engine = self.0.borrow_mut();
+        let (bell, file) = Bell::new()?;
+        for wakes in devices(&*engine.drive).filter_map(|it| it.medium().wakes()) {
+            let bell = bell.clone();
+            wakes.set(move || bell.ring(), || false);
+        }
+        engine.bell = Some(bell);
+        Ok(file)
     }
 
     /// The drive's time: it moves with what is asked.
     pub fn now(&self) -> Time {
         self.0.borrow().now
+    }
+
+    /// Flushes that were asked for.
+    pub fn flushes(&self) -> u64 {
+        self.0.borrow().asked[Engine::kind(BlockOp::Flush)].requests
     }
 
     /// What was asked: reads, writes, flushes, trims.
@@ -355,12 +476,11 @@ impl DriveDisk {
         engine.catch_up();
         // Who read may have been killed.
         while engine.inside > 0 {
-            let Engine { drive, now, cmds, done, .. } = &mut engine;
-            match drive.turn(*now, None, cmds, done) {
-                Turn::Completed(at) | Turn::Stays(at) => *now = at.max(*now),
-                Turn::Quiet => break,
+            match engine.turn() {
+                Ok(Some(at)) => engine.patience.look(at),
+                Ok(None) => {}
+                Err(_) => break,
             }
-            engine.take(&mut Bytes::None);
         }
         Some((engine.drive, engine.now))
     }
@@ -414,10 +534,22 @@ impl Disk for DriveDisk {
         self.ask(Request::Flush, 0, 0, Bytes::None)
     }
 
+    fn begin_flush(&mut self) -> Result<(), DiskError> {
+        self.0.borrow_mut().begin_flush().map_err(flush_error)
+    }
+
+    fn flushed(&mut self, wait: bool) -> Result<bool, DiskError> {
+        self.0.borrow_mut().flushed(wait).map_err(flush_error)
+    }
+
     fn trim(&mut self, at: u64, blocks: u64) -> Result<(), DiskError> {
         if blocks == 0 {
             return Ok(());
         }
         self.ask(Request::Trim, at, blocks, Bytes::None)
     }
+}
+
+fn flush_error(status: Status) -> DiskError {
+    DiskError { request: Request::Flush, at: 0, blocks: 0, status }
 }

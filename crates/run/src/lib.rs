@@ -7,6 +7,7 @@
 //! something else on it, or this machine cannot supervise programs.
 
 pub mod args;
+mod bell;
 mod cached;
 mod command;
 mod counts;

@@ -7,11 +7,14 @@
 //! for long has few of them, with what many syncs asked for; and one that shows something now and
 //! then finds most of it durable.
 //!
+//! When a commit will be done is known where the drive's time is all that it takes. Where a disk
+//! has its bytes, that it is done is told when it is: until then it has no end.
+//!
 //! It rests on the journal keeping the order of all changes, data included (`data`): a cut leaves
 //! the files as after some call of the program, and so not before any sync that a released effect
 //! came after. It looks at no clock and does no I/O.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use files::FilesError;
 
@@ -30,10 +33,14 @@ pub struct Speculation {
     /// An effect waits for that number, or did.
     held: u64,
     committing: Option<Commit>,
+    /// What was changed long ago is to be committed, whether or not a sync asked for it.
+    is_wished: bool,
     /// The next that nobody waits for begins then.
     next_at: Option<Instant>,
     /// Commits in a row that nobody waited for.
     unawaited: u32,
+    /// Syncs that waited for their commit.
+    waited: u64,
     /// Commits that asked the drive for something.
     pub commits: u64,
     /// The program has memory that others see: syncs wait again.
@@ -45,12 +52,23 @@ pub struct Speculation {
 /// A commit that the drive has.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
-    /// Until then.
-    until: Instant,
+    began: Instant,
+    /// Flushes that the drive was asked for before.
+    flushes: u64,
+    /// Until then, where that is known.
+    until: Option<Instant>,
     /// Up to which number it makes durable.
     number: u64,
-    /// How long after it the next begins, if nobody waits.
-    pause: Duration,
+    /// The next begins later by so many times its own time over [`LATER`], if nobody waits.
+    later: u32,
+}
+
+impl Commit {
+    /// When the next begins that nobody waits for.
+    fn next_at(&self) -> Option<Instant> {
+        let until = self.until?;
+        Some(until + until.saturating_duration_since(self.began) * self.later / LATER)
+    }
 }
 
 impl Speculation {
@@ -70,21 +88,35 @@ impl Speculation {
         self.answered += 1;
     }
 
+    /// A sync waits until it is durable, while an effect does: up to which number.
+    pub fn answer_late(&mut self) -> u64 {
+        self.answered += 1;
+        self.waited += 1;
+        self.hold(self.answered);
+        self.answered
+    }
+
+    /// The next commit is to begin whether or not a sync asked for it.
+    pub fn wish(&mut self) {
+        self.is_wished = true;
+    }
+
     /// An effect begins to wait.
     pub fn hold(&mut self, number: u64) {
         self.held = self.held.max(number);
         self.unawaited = 0;
         if let Some(commit) = &mut self.committing {
-            commit.pause = Duration::ZERO;
+            commit.later = 0;
         }
     }
 
     /// Takes note of a commit that is over.
     pub fn pass(&mut self, now: Instant) {
-        if let Some(commit) = self.committing.take_if(|it| now >= it.until) {
-            debug_assert!(commit.number > self.durable);
+        let is_over = |it: &mut Commit| it.until.is_some_and(|until| now >= until);
+        if let Some(commit) = self.committing.take_if(is_over) {
+            debug_assert!(commit.number >= self.durable);
             self.durable = commit.number;
-            self.next_at = Some(commit.until + commit.pause);
+            self.next_at = commit.next_at();
         }
     }
 
@@ -103,41 +135,65 @@ impl Speculation {
     pub fn wants_commit(&mut self, now: Instant) -> bool {
         self.pass(now);
         let is_time = self.is_awaited() || self.next_at.is_none_or(|at| now >= at);
-        is_time && self.committing.is_none() && self.awaited().is_some() && self.failed.is_none()
+        let is_due = is_time && self.awaited().is_some() || self.is_wished;
+        is_due && self.committing.is_none() && self.failed.is_none()
     }
 
-    /// A commit of all that was done before has begun, and will be done then; it may have found
-    /// nothing to do.
-    pub fn began(&mut self, now: Instant, until: Instant, is_new: bool) {
-        self.commits += u64::from(is_new);
-        let pause = until.saturating_duration_since(now) * self.unawaited / LATER;
+    /// A commit of all that was done before begins, on a drive that was asked for so many flushes.
+    pub fn began(&mut self, now: Instant, flushes: u64) {
+        let (number, later) = (self.answered, self.unawaited);
+        self.committing = Some(Commit { began: now, flushes, until: None, number, later });
         self.unawaited = (self.unawaited + 1).min(MOST_LATER);
-        self.committing = Some(Commit { until, number: self.answered, pause });
+        self.is_wished = false;
     }
 
-    /// The commit that was to begin has failed: nothing that waits for it may ever be seen.
+    /// Whether one is under way whose end is not known yet.
+    pub fn is_endless(&self) -> bool {
+        self.committing.is_some_and(|it| it.until.is_none())
+    }
+
+    /// The commit under way will be done then. It may have found nothing to do: by now the drive
+    /// was asked for so many flushes.
+    pub fn ends(&mut self, until: Instant, flushes: u64) {
+        if let Some(commit) = &mut self.committing {
+            commit.until = Some(until);
+            self.commits += u64::from(flushes > commit.flushes);
+        }
+    }
+
+    /// The commit that was to begin, or to end, has failed: nothing that waits for it may ever be
+    /// seen.
     pub fn fail(&mut self, error: FilesError) {
-        self.failed = Some(error);
+        self.failed.get_or_insert(error);
     }
 
     /// When there is something to do, if nothing comes before.
     pub fn until(&self) -> Option<Instant> {
         match self.committing {
-            Some(commit) if self.is_awaited() => Some(commit.until),
-            Some(commit) => (self.answered > commit.number).then(|| commit.until + commit.pause),
+            Some(commit) if self.is_awaited() => commit.until,
+            Some(commit) if self.answered > commit.number => commit.next_at(),
+            Some(_) => None,
             None => self.awaited().and(self.next_at),
         }
     }
 
-    /// How many syncs were answered.
+    /// How many syncs were answered at once.
     pub fn syncs(&self) -> u64 {
-        self.answered
+        self.answered - self.waited
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// A commit whose time is known.
+    fn commit(it: &mut Speculation, now: Instant, take: Duration) {
+        it.began(now, 0);
+        it.ends(now + take, 1);
+    }
 
     /// A program that syncs without end, on a drive whose commits take so long; effects at these
     /// times. When the commits began.
@@ -156,7 +212,7 @@ mod tests {
                 it.awaited().into_iter().for_each(|number| it.hold(number));
             }
             if it.wants_commit(now) {
-                it.began(now, now + take, true);
+                commit(&mut it, now, take);
                 began.push(at);
             }
             at += step;
@@ -195,13 +251,13 @@ mod tests {
         let mut it = Speculation::default();
         it.answer();
         assert!(it.wants_commit(now));
-        it.began(now, now + take, true);
+        commit(&mut it, now, take);
         it.answer();
         let awaited = it.awaited().unwrap();
         it.hold(awaited);
         assert!(!it.answers() && it.until() == Some(now + take));
         assert!(it.wants_commit(now + take) && it.durable() == 1);
-        it.began(now + take, now + 2 * take, true);
+        commit(&mut it, now + take, take);
         assert!(!it.answers());
         it.pass(now + 2 * take);
         assert!(it.durable() == awaited && it.answers() && it.awaited().is_none());
@@ -216,9 +272,41 @@ mod tests {
         let mut it = Speculation::default();
         it.answer();
         assert!(it.wants_commit(now));
-        it.began(now, now + take, true);
+        commit(&mut it, now, take);
         assert_eq!(it.until(), None);
         it.pass(now + take);
         assert_eq!(it.awaited(), None);
+    }
+
+    /// Where a disk has it, a commit lasts until that says so, whatever the time.
+    #[test]
+    fn a_commit_without_an_end_is_under_way() {
+        let (now, long) = (Instant::now(), Duration::from_secs(3600));
+        let mut it = Speculation::default();
+        it.answer();
+        assert!(it.wants_commit(now));
+        it.began(now, 7);
+        it.answer();
+        assert!(it.is_endless() && !it.wants_commit(now + long) && it.until().is_none());
+        let awaited = it.answer_late();
+        assert!(!it.answers() && it.durable() == 0);
+        it.ends(now + long, 7);
+        assert_eq!(it.commits, 0, "it found nothing to do");
+        assert!(!it.is_endless() && it.wants_commit(now + long) && it.durable() == 1);
+        commit(&mut it, now + long, long);
+        it.pass(now + 2 * long);
+        assert_eq!((it.durable(), it.answers(), it.syncs()), (awaited, true, 2));
+    }
+
+    /// What no sync asked for is committed now and then, too.
+    #[test]
+    fn a_commit_that_is_wished_for_begins_without_a_sync() {
+        let (now, take) = (Instant::now(), Duration::from_micros(200));
+        let mut it = Speculation::default();
+        assert!(!it.wants_commit(now));
+        it.wish();
+        assert!(it.wants_commit(now));
+        commit(&mut it, now, take);
+        assert!(!it.wants_commit(now + take) && it.durable() == 0);
     }
 }

@@ -152,11 +152,16 @@ impl Waits {
         self.due.push_back((at, ticket, error));
     }
 
+    /// The call is over.
+    pub fn end(&mut self, ticket: u64, error: Option<Errno>) {
+        let over = self.open.remove(&ticket).map(|it| it.over);
+        self.over.extend(over.map(|it| Over { error, ..it }));
+    }
+
     /// The next call that is over.
     pub fn next(&mut self, now: Instant) -> Option<Over> {
         if let Some((_, ticket, error)) = self.due.pop_front_if(|it| it.0 <= now) {
-            let over = self.open.remove(&ticket).map(|it| it.over);
-            self.over.extend(over.map(|it| Over { error, ..it }));
+            self.end(ticket, error);
         }
         self.over.pop_front()
     }

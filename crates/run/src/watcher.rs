@@ -2,8 +2,9 @@
 //! done. The kernel's own part is played here, too: the page cache, and what writes back dirty
 //! pages and commits the journal now and then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use files::{Files, FilesError, Inode, Operation, WriteBack};
@@ -51,6 +52,10 @@ pub struct OnDrive {
     pub is_cut: bool,
     /// Of syncs that are answered before they are done, where they are.
     pub speculation: Option<Speculation>,
+    /// Syncs that are to be durable up to a number when they are answered, and by which ticket.
+    late: VecDeque<(u64, u64)>,
+    /// What rings when a disk has done what the drive waits for.
+    bell: Option<OwnedFd>,
     /// A change that the kernel's view has and the drive has not, and why.
     pub diverged: Option<String>,
     is_aborted: bool,
@@ -84,6 +89,8 @@ impl OnDrive {
             cut,
             is_cut: cut == Some(Cut::Changes(0)),
             speculation,
+            late: VecDeque::new(),
+            bell: None,
             diverged: None,
             is_aborted: false,
             refused: Vec::new(),
@@ -91,6 +98,13 @@ impl OnDrive {
             commit_at: now + COMMIT,
             write_at: now + EXPIRE,
         }
+    }
+
+    /// Nobody waits from now on for the disk in which the drive has its bytes, where a commit is
+    /// begun that nobody may have to wait for.
+    pub fn set_patient(&mut self) -> std::io::Result<()> {
+        self.bell = Some(self.disk.bell()?);
+        Ok(())
     }
 
     /// Calls that were refused, as they would go past.
@@ -144,28 +158,47 @@ impl OnDrive {
     /// before.
     fn commit_answered(&mut self, now: Instant) {
         let Some(speculation) = &mut self.speculation else { return };
-        if speculation.wants_commit(now) {
-            let before = self.disk.now();
-            match self.files.apply(&Operation::SyncAll) {
-                Ok(()) => {
-                    // What it found done may still be under way on the drive.
-                    let at = self.disk.until(Time::ZERO).unwrap_or(now);
-                    speculation.began(now, at, self.disk.now() > before);
-                }
-                Err(error) => speculation.fail(error),
-            }
+        if let Err(error) = Self::go_on(&mut self.files, &self.disk, speculation, now) {
+            speculation.fail(error);
         }
+    }
+
+    /// Goes on with the commit that is under way, and begins the next.
+    fn go_on(
+        files: &mut Files<DriveDisk>,
+        disk: &DriveDisk,
+        speculation: &mut Speculation,
+        now: Instant,
+    ) -> Result<(), FilesError> {
+        // Also of one that began as the transaction was full.
+        let mut is_over = files.is_committed()?;
+        if is_over && !speculation.is_endless() && speculation.wants_commit(now) {
+            speculation.began(now, disk.flushes());
+            files.begin_commit()?;
+            is_over = files.is_committed()?;
+        }
+        if is_over && speculation.is_endless() {
+            // What it found done may still be under way on the drive.
+            speculation.ends(disk.until(Time::ZERO).unwrap_or(now), disk.flushes());
+        }
+        Ok(())
     }
 
     /// What the kernel does by itself; its errors are told by the next sync.
     fn write_back(&mut self, now: Instant) {
         if now >= self.write_at {
             self.write_at = now + EXPIRE;
-            self.write_dirty();
+            // With speculation a commit has all that is dirty.
+            if self.speculation.is_none() {
+                self.write_dirty();
+            }
         }
         if now >= self.commit_at {
             self.commit_at = now + COMMIT;
-            let _ = self.files.write_back(WriteBack::Commit);
+            match &mut self.speculation {
+                Some(speculation) => speculation.wish(),
+                None => drop(self.files.write_back(WriteBack::Commit)),
+            }
         }
     }
 
@@ -285,6 +318,10 @@ impl Watcher for OnDrive {
         Wants { reads: true, effects: self.speculation.is_some(), ..Wants::default() }
     }
 
+    fn bell(&mut self) -> Option<OwnedFd> {
+        self.bell.take()
+    }
+
     fn begins(&mut self) {
         self.counts.begins();
     }
@@ -333,6 +370,12 @@ impl Watcher for OnDrive {
         };
         if is_sync {
             self.counts.count(kind(operation), came.0, 0);
+            if let Some(speculation) = self.speculation.as_mut().filter(|it| !it.is_off) {
+                let ticket = self.waits.open(kind(operation), came.0);
+                self.late.push_back((speculation.answer_late(), ticket));
+                self.commit_answered(came.0);
+                return Answer { ticket: Some(ticket), ..Answer::NOW };
+            }
             return self.in_turn(kind(operation), came.0, Work::Change(operation.clone()));
         }
         let error = self.files.apply(operation).err().map(|e| {
@@ -383,6 +426,10 @@ impl Watcher for OnDrive {
             again.iter().for_each(|it| self.ask_again(it));
         }
         let now = Instant::now();
+        let durable = self.speculation.as_ref().map_or(0, Speculation::durable);
+        while let Some((_, ticket)) = self.late.pop_front_if(|it| it.0 <= durable) {
+            self.waits.end(ticket, None);
+        }
         let Over { ticket, kind, since, error } = self.waits.next(now)?;
         self.counts.kept(kind, now.saturating_duration_since(since));
         Some((ticket, error))
@@ -424,15 +471,15 @@ impl Watcher for OnDrive {
         if self.is_cut {
             return Course::Stop;
         }
-        self.commit_answered(now);
         self.write_back(now);
+        self.commit_answered(now);
         self.take_turn(now);
         let mut next = self.commit_at.min(self.write_at);
         let turn = match self.queue.is_empty() {
             true => None,
             false => self.disk.until(Time::ZERO),
         };
-        let others = [self.waits.next_due(), self.disk.next_over(), turn];
+        let others = [self.waits.next_due(), self.disk.next_look(), turn];
         next = others.into_iter().flatten().fold(next, Instant::min);
         if let Some(speculation) = &self.speculation {
             if speculation.failed.is_some() {
@@ -445,69 +492,4 @@ impl Watcher for OnDrive {
 }
 
 #[cfg(test)]
-mod tests {
-    use drive::spec::DriveSpec;
-    use drive::stack;
-    use files::{Kind, MOST_BYTES, Options};
-
-    use super::*;
-
-    fn on_drive(cut: Option<Cut>) -> OnDrive {
-        let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { unreachable!() };
-        let drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
-        let disk = DriveDisk::new(drive, Time::ZERO);
-        let files = Files::format(disk.clone(), Options::default()).unwrap();
-        OnDrive::new(files, disk, cut, None)
-    }
-
-    const FILE: Inode = Inode(7);
-
-    fn create() -> Operation {
-        let name = b"f".to_vec();
-        Operation::Create { parent: Inode::ROOT, name, inode: FILE, kind: Kind::File, mode: 0o644 }
-    }
-
-    fn write(offset: u64) -> Operation {
-        Operation::Write { inode: FILE, offset, data: vec![1; 4096] }
-    }
-
-    #[test]
-    fn calls_are_counted_and_not_what_they_are_told_in() {
-        let mut on_drive = on_drive(None);
-        for call in [vec![create()], vec![write(0), write(4096)], vec![write(8192)]] {
-            on_drive.begins();
-            call.iter().for_each(|it| assert_eq!(on_drive.after(it).error, None));
-        }
-        let writes = on_drive.counts.calls[WRITES];
-        assert_eq!((writes.count, writes.bytes, on_drive.changes), (2, 3 * 4096, 4));
-    }
-
-    /// Whatever one call changes, the power goes with the change that was named.
-    #[test]
-    fn a_cut_is_at_its_change() {
-        let mut on_drive = on_drive(Some(Cut::Changes(2)));
-        on_drive.begins();
-        let answers = [create(), write(0), write(4096), write(8192)].map(|it| on_drive.after(&it));
-        let errors = answers.map(|it| it.error);
-        assert_eq!(errors, [None, None, Some(Errno::IO), Some(Errno::IO)]);
-        assert_eq!(on_drive.files.stat(FILE).unwrap().size, 4096);
-        assert!(on_drive.is_cut && on_drive.course() == Course::Stop);
-        assert_eq!(on_drive.before(&write(0)), Err(Errno::IO));
-    }
-
-    #[test]
-    fn what_no_file_can_be_is_refused_before_it_is() {
-        let mut on_drive = on_drive(None);
-        on_drive.after(&create());
-        let (inode, end) = (FILE, MOST_BYTES);
-        let allocate = |len| Operation::Allocate { inode, offset: 1, len, keep_size: false };
-        let truncate = |size| Operation::Truncate { inode, size };
-        for (fits, larger) in [(truncate(end), truncate(end + 1)), (write(end - 4096), write(end))]
-        {
-            assert_eq!(on_drive.before(&fits), Ok(()));
-            assert_eq!(on_drive.before(&larger), Err(Errno::FBIG));
-        }
-        assert_eq!(on_drive.before(&allocate(end)), Err(Errno::FBIG));
-        assert_eq!(on_drive.before(&allocate(u64::MAX)), Err(Errno::FBIG));
-    }
-}
+mod tests;

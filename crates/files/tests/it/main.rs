@@ -8,3 +8,4 @@ mod model;
 mod plain;
 mod prefix;
 mod steps;
+mod unawaited;

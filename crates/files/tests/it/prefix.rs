@@ -10,10 +10,11 @@ use port::random::Random;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cuts::{cut, turnover, used_disk};
-use crate::disk::Cuttable;
+use crate::disk::{Cuttable, Late};
 use crate::journal::Failing;
 use crate::model::{self, Model, What};
 use crate::steps::{Next, next};
+use crate::unawaited::Unawaited;
 
 /// Of each name the file, its mode and links, how long it is, and a number for what it has.
 type Picture = BTreeMap<Vec<u8>, (u64, u16, u32, u64, u64)>;
@@ -155,11 +156,11 @@ fn look(
 
 fn look_at_moments(
     history: &History,
-    files: &Files<Cuttable>,
+    disk: &Cuttable,
     random: &mut Random,
     torn: bool,
 ) -> Result<u64, String> {
-    let moments = files.disk().moments.take();
+    let moments = disk.moments.take();
     moments.iter().try_fold(0, |sum, moment| Ok(sum + look(history, moment, random, torn)?))
 }
 
@@ -197,37 +198,49 @@ fn step(history: &mut History, random: &mut Random, now: usize, full: Option<u64
 /// A history with cuts, in a number that gives it again. How many states were looked at.
 fn run(seed: u64) -> Result<u64, String> {
     let mut random = Random::new(seed, 0);
+    let mut unawaited = Unawaited::of(seed);
     let (torn, full) = (seed & 1 == 0, seed.is_multiple_of(5));
     let blocks = 300 + random.below(200);
     let options = options(&mut random);
     let files = Files::format(used_disk(blocks), options).unwrap();
     let every = 1 + random.below(4);
-    let mut files = Files::mount(Cuttable::new(files.into_disk(), every)).unwrap();
+    let looks = unawaited.looks();
+    let late = |disk| Late::new(Cuttable::new(disk, every), looks);
+    let mut files = Files::mount(late(files.into_disk())).unwrap();
     let (mut history, mut states) = (History::of(&mut files)?, 0);
     for now in 0..20 + random.below(140) as usize {
+        let told = |error: &dyn std::fmt::Display| format!("step {now}, unawaited: {error}");
+        let is_over = unawaited.go_on(&mut files).map_err(|error| told(&error))?;
+        states += look_at_moments(&history, &files.disk().disk, &mut random, torn)
+            .map_err(|error| told(&error))?;
+        if is_over {
+            unawaited
+                .next((history.pictures.len() - 1, &mut history.durable), &mut files)
+                .map_err(|error| told(&error))?;
+        }
         let free = full.then(|| files.free_blocks());
         match step(&mut history, &mut random, now, free) {
             Some(Next::WriteBack(what)) => {
                 files.write_back(what).map_err(|error| format!("step {now}: {error}"))?;
-                states += look_at_moments(&history, &files, &mut random, torn)
+                states += look_at_moments(&history, &files.disk().disk, &mut random, torn)
                     .map_err(|error| format!("step {now}, {what:?}: {error}"))?;
             }
             Some(Next::Cut) => {
-                let disk = &files.disk().disk;
+                let disk = &files.disk().disk.disk;
                 states += look(&history, disk, &mut random, torn)
                     .map_err(|error| format!("step {now}: {error}"))?;
                 if random.below(3) > 0 {
                     continue;
                 }
                 // Life goes on with what the cut left.
-                files = mount(Cuttable::new(cut(disk, &mut random, torn), every))?;
+                files = mount(late(cut(disk, &mut random, torn)))?;
                 history.check(&mut files).map_err(|error| format!("step {now}: {error}"))?;
-                history = History::of(&mut files)?;
+                (history, unawaited.durable) = (History::of(&mut files)?, None);
             }
             Some(Next::Operation(operation)) => {
                 let done = files.apply(&operation);
                 // A commit inside of it is one of what was before.
-                states += look_at_moments(&history, &files, &mut random, torn)
+                states += look_at_moments(&history, &files.disk().disk, &mut random, torn)
                     .map_err(|error| format!("step {now}, in {operation:?}: {error}"))?;
                 match done {
                     Ok(()) => history.apply(&operation),
@@ -236,7 +249,7 @@ fn run(seed: u64) -> Result<u64, String> {
                 }
                 history.promise(&operation);
                 if matches!(operation, Operation::Sync { .. } | Operation::SyncAll) {
-                    states += look(&history, &files.disk().disk, &mut random, torn)
+                    states += look(&history, &files.disk().disk.disk, &mut random, torn)
                         .map_err(|error| format!("step {now}, after {operation:?}: {error}"))?;
                 }
             }
@@ -293,12 +306,21 @@ fn a_write_that_fails_leaves_what_was_after_some_operation() {
         let files = Files::format(used_disk(300), options(&mut random)).unwrap();
         let at = 1 + random.below(60);
         let disk = Failing { disk: files.into_disk(), writes: 0, fails: at..at + 1 };
-        let mut files = Files::mount(disk).unwrap();
+        let mut unawaited = Unawaited::of(seed);
+        let mut files = Files::mount(Late::new(disk, unawaited.looks())).unwrap();
         let mut history = History::of(&mut files).unwrap();
         for now in 0..150 {
-            let done = match step(&mut history, &mut random, now, None) {
-                Some(Next::WriteBack(what)) => files.write_back(what),
-                Some(Next::Operation(operation)) => {
+            let begun = match unawaited.go_on(&mut files) {
+                Ok(true) => {
+                    unawaited.next((history.pictures.len() - 1, &mut history.durable), &mut files)
+                }
+                other => other.map(drop),
+            };
+            let next = step(&mut history, &mut random, now, None);
+            let done = match (begun, next) {
+                (Err(error), _) => Err(error),
+                (_, Some(Next::WriteBack(what))) => files.write_back(what),
+                (_, Some(Next::Operation(operation))) => {
                     let done = files.apply(&operation);
                     if done.is_ok() {
                         history.apply(&operation);
@@ -315,7 +337,7 @@ fn a_write_that_fails_leaves_what_was_after_some_operation() {
             failed += 1;
             assert_eq!(files.apply(&Operation::SyncAll), Err(FilesError::Aborted));
             history.model.check_now(&mut files).unwrap();
-            let mut files = mount(files.into_disk().disk).unwrap();
+            let mut files = mount(files.into_disk().disk.disk).unwrap();
             history.check(&mut files).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             break;
         }
@@ -459,7 +481,7 @@ fn change_owners(seed: u64) -> Result<(u64, usize), String> {
         }
         for operation in operations {
             files.apply(&operation).map_err(|error| format!("{n}, {operation:?}: {error}"))?;
-            states += look_at_moments(&history, &files, &mut random, true)?;
+            states += look_at_moments(&history, files.disk(), &mut random, true)?;
             history.apply(&operation);
             history.promise(&operation);
         }

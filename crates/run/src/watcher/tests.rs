@@ -1,0 +1,142 @@
+use drive::image;
+use drive::restore::Restored;
+use drive::spec::DriveSpec;
+use drive::stack;
+use files::{Kind, MOST_BYTES, Options};
+
+use super::*;
+
+const SYNC: Operation = Operation::Sync { inode: FILE, data: false };
+
+fn on_drive(cut: Option<Cut>) -> OnDrive {
+    let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { unreachable!() };
+    let drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
+    let disk = DriveDisk::new(drive, Time::ZERO);
+    let files = Files::format(disk.clone(), Options::default()).unwrap();
+    OnDrive::new(files, disk, cut, None)
+}
+
+const FILE: Inode = Inode(7);
+
+fn create() -> Operation {
+    let name = b"f".to_vec();
+    Operation::Create { parent: Inode::ROOT, name, inode: FILE, kind: Kind::File, mode: 0o644 }
+}
+
+fn write(offset: u64) -> Operation {
+    Operation::Write { inode: FILE, offset, data: vec![1; 4096] }
+}
+
+#[test]
+fn calls_are_counted_and_not_what_they_are_told_in() {
+    let mut on_drive = on_drive(None);
+    for call in [vec![create()], vec![write(0), write(4096)], vec![write(8192)]] {
+        on_drive.begins();
+        call.iter().for_each(|it| assert_eq!(on_drive.after(it).error, None));
+    }
+    let writes = on_drive.counts.calls[WRITES];
+    assert_eq!((writes.count, writes.bytes, on_drive.changes), (2, 3 * 4096, 4));
+}
+
+/// Whatever one call changes, the power goes with the change that was named.
+#[test]
+fn a_cut_is_at_its_change() {
+    let mut on_drive = on_drive(Some(Cut::Changes(2)));
+    on_drive.begins();
+    let answers = [create(), write(0), write(4096), write(8192)].map(|it| on_drive.after(&it));
+    let errors = answers.map(|it| it.error);
+    assert_eq!(errors, [None, None, Some(Errno::IO), Some(Errno::IO)]);
+    assert_eq!(on_drive.files.stat(FILE).unwrap().size, 4096);
+    assert!(on_drive.is_cut && on_drive.course() == Course::Stop);
+    assert_eq!(on_drive.before(&write(0)), Err(Errno::IO));
+}
+
+#[test]
+fn what_no_file_can_be_is_refused_before_it_is() {
+    let mut on_drive = on_drive(None);
+    on_drive.after(&create());
+    let (inode, end) = (FILE, MOST_BYTES);
+    let allocate = |len| Operation::Allocate { inode, offset: 1, len, keep_size: false };
+    let truncate = |size| Operation::Truncate { inode, size };
+    for (fits, larger) in [(truncate(end), truncate(end + 1)), (write(end - 4096), write(end))] {
+        assert_eq!(on_drive.before(&fits), Ok(()));
+        assert_eq!(on_drive.before(&larger), Err(Errno::FBIG));
+    }
+    assert_eq!(on_drive.before(&allocate(end)), Err(Errno::FBIG));
+    assert_eq!(on_drive.before(&allocate(u64::MAX)), Err(Errno::FBIG));
+}
+
+/// A drive file whose disk has what it was given when it was asked so often, and syncs that are
+/// answered at once.
+fn on_slow_disk(polls: u32) -> (tempfile::TempDir, OnDrive) {
+    let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { unreachable!() };
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("d.ssd").display().to_string();
+    image::create(&path, &spec.resolve().unwrap(), 1, false).unwrap();
+    let Ok(DriveSpec::File(spec)) = format!("ssd:{path}").parse() else { unreachable!() };
+    let mut open = spec.open(false).unwrap();
+    open.opened.medium.defer_syncs(polls);
+    let drive = Restored::opened(open).unwrap();
+    let ready = drive.ready();
+    let disk = DriveDisk::new(drive.drive, ready);
+    let options = Options { journal: files::Journal::Data, ..Options::default() };
+    let files = Files::format(disk.clone(), options).unwrap();
+    let mut on_drive = OnDrive::new(files, disk, None, Some(Speculation::default()));
+    on_drive.set_patient().unwrap();
+    (place, on_drive)
+}
+
+/// Goes on as the supervisor does, until that number is reached.
+fn reach(on_drive: &mut OnDrive, number: u64) {
+    while on_drive.reached() < number {
+        let Course::Go(Some(at)) = on_drive.course() else { unreachable!("it goes on") };
+        std::thread::sleep(at.saturating_duration_since(Instant::now()).min(COMMIT / 5000));
+    }
+}
+
+/// While the disk has a commit, calls are answered; what others could see waits for it, and syncs
+/// that come then.
+#[test]
+fn a_slow_disk_holds_up_effects_alone() {
+    // Each look asks 64 times at least, and there are at most 16 of them before others look.
+    let (_place, mut on_drive) = on_slow_disk(1200);
+    on_drive.after(&create());
+    on_drive.after(&write(0));
+    assert_eq!(on_drive.after(&SYNC), Answer::NOW);
+    let awaited = on_drive.awaited().expect("nothing is durable yet");
+    for n in 1..8 {
+        assert_eq!(on_drive.after(&write(n * 4096)), Answer::NOW);
+        assert_eq!(on_drive.after(&SYNC), Answer::NOW);
+        assert!(matches!(on_drive.course(), Course::Go(_)));
+    }
+    assert_eq!(on_drive.reached(), 0, "the disk is still at it");
+    on_drive.holds(awaited);
+    let late = on_drive.after(&SYNC).ticket.expect("it waits for its own commit");
+    assert_eq!(on_drive.over(), None);
+    reach(&mut on_drive, awaited);
+    let last = awaited + 8;
+    assert!(on_drive.reached() < last, "what came later is of the next commit");
+    reach(&mut on_drive, last);
+    assert_eq!(on_drive.over(), Some((late, None)));
+    assert_eq!(on_drive.awaited(), None);
+    let speculation = on_drive.speculation.as_ref().unwrap();
+    assert_eq!((speculation.syncs(), speculation.commits), (8, 2));
+}
+
+/// What is read while a commit is under way is what the program wrote, and a disk that fails ends
+/// the program.
+#[test]
+fn a_commit_under_way_hides_nothing() {
+    let (_place, mut on_drive) = on_slow_disk(200);
+    on_drive.after(&create());
+    on_drive.after(&write(0));
+    on_drive.after(&SYNC);
+    let part = Operation::Write { inode: FILE, offset: 10, data: vec![2; 10] };
+    on_drive.after(&part);
+    let mut bytes = [0; 30];
+    on_drive.files.read(FILE, 0, &mut bytes).unwrap();
+    assert_eq!([bytes[9], bytes[10], bytes[19], bytes[20]], [1, 2, 2, 1]);
+    on_drive.files.apply(&Operation::SyncAll).unwrap();
+    assert!(matches!(on_drive.course(), Course::Go(_)));
+    assert_eq!(on_drive.reached(), 1, "who waits for the disk waits for the commit first");
+}
