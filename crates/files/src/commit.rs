@@ -84,12 +84,13 @@ impl<D: Disk> Files<D> {
             // What was given up may have gone with a commit without folders.
             return if names { self.released() } else { Ok(()) };
         }
+        let is_alone = self.journals_data();
         match &mut self.journal {
             None => {
                 self.unflushed = true;
                 write_in_place(&mut self.disk, images.iter().map(|(at, page)| (*at, page)))?;
             }
-            Some(journal) => journal.begin(images.iter().cloned()),
+            Some(journal) => journal.begin(images.iter().cloned(), is_alone),
         }
         if self.journals_data() {
             self.clean()?;

@@ -35,6 +35,8 @@ pub enum Mutation {
     FreeWithCommit,
     /// What changes while a commit is under way counts as its own.
     ChangeWithCommit,
+    /// A transaction counts though its checksum says that it is not all there.
+    BelieveRecord,
     /// A sync does not wait for the commit under way, which has what it asks for.
     SyncBesideCommit,
 }
@@ -55,9 +57,9 @@ impl Mutation {
         Mutation::KeepTail,
     ];
 
-    /// Those that matter where data go through the journal. There the checksum in a commit record
-    /// finds what is missing without a flush before it.
-    pub const DATA: [Mutation; 12] = [
+    /// Those that matter where data go through the journal. There no flush is before a commit
+    /// record: the checksum in it finds what is missing.
+    pub const DATA: [Mutation; 13] = [
         Mutation::NoFlushAfterCommit,
         Mutation::CheckpointBeforeCommit,
         Mutation::ReplayHalf,
@@ -69,6 +71,7 @@ impl Mutation {
         Mutation::ForgetEarly,
         Mutation::FreeWithCommit,
         Mutation::ChangeWithCommit,
+        Mutation::BelieveRecord,
         Mutation::SyncBesideCommit,
     ];
 }
