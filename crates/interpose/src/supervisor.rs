@@ -166,6 +166,23 @@ impl Session<'_> {
         }
     }
 
+    /// The kernel has changed how much a file takes that had this before.
+    pub fn resized(&mut self, file: impl AsFd, before: &Stat) -> Result<(), Errno> {
+        if before.st_nlink == 0 {
+            self.tree.holds(&fstat(file)?);
+        }
+        Ok(())
+    }
+
+    /// Has files without a name go that nobody has any more; whether there were any.
+    pub fn make_room(&mut self) -> bool {
+        let before = self.tree.nameless();
+        if before > 0 {
+            self.sweep(false);
+        }
+        self.tree.nameless() < before
+    }
+
     /// Gives back descriptors of files that nobody has any more; whether there were any.
     fn give_back(&mut self) -> bool {
         let held = |it: &Self| it.tree.nameless() + it.mappings.held();

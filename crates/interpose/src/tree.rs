@@ -46,7 +46,7 @@ const RESERVED: usize = 4;
 pub struct Tree {
     numbers: HashMap<Key, Inode>,
     nameless: HashMap<Key, Nameless>,
-    /// What they held when they lost their names, together.
+    /// What they hold, together, as far as that was told.
     nameless_bytes: u64,
     next: u64,
     look_at: (usize, u64),
@@ -225,6 +225,15 @@ impl Tree {
         self.nameless_bytes += bytes;
         self.nameless.insert(key, Nameless { _file: file, bytes });
         self.reserve();
+    }
+
+    /// A file has so much by now: if it has no name, that counts.
+    pub(crate) fn holds(&mut self, stat: &Stat) {
+        if let Some(nameless) = self.nameless.get_mut(&Key::of(stat)) {
+            let bytes = stat.st_blocks as u64 * 512;
+            self.nameless_bytes = self.nameless_bytes - nameless.bytes + bytes;
+            nameless.bytes = bytes;
+        }
     }
 
     /// A file without a name got one.

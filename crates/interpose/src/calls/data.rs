@@ -78,6 +78,7 @@ fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
         return Err(errno);
     }
     if written > 0 {
+        session.resized(&file.file, &file.stat)?;
         modes::tell_lost(session, (&file.file, file.inode), &file.stat)?;
         if file.flags.contains(OFlags::DIRECT) {
             transfer(session, file.inode, (begin, written), Way::DirectWrite)?;
@@ -115,10 +116,11 @@ fn write_piece(
     let at = given.offset.map_or(-1, |_| offset as i64);
     let piece = libc::iovec { iov_base: session.buffer.bytes().as_mut_ptr().cast(), iov_len: len };
     // SAFETY: the piece is the buffer's beginning, which is only read.
-    let taken = unsafe { libc::pwritev2(file.file.as_raw_fd(), &piece, 1, at, flags) };
-    if taken < 0 {
-        return Err(last_error());
-    }
+    let write = || match unsafe { libc::pwritev2(file.file.as_raw_fd(), &piece, 1, at, flags) } {
+        taken @ 0.. => Ok(taken),
+        _ => Err(last_error()),
+    };
+    let taken = with_room(session, write)?;
     if taken > 0 {
         if let Operation::Write { data, .. } = &mut operation {
             data.truncate(taken as usize);
@@ -130,6 +132,15 @@ fn write_piece(
         given.source = Source::one(call.thread, 0, 0);
     }
     Ok(taken as u64)
+}
+
+/// Has the kernel do what takes room where the folder is. Where there is none, files that nobody
+/// has any more give theirs back first.
+fn with_room<T>(session: &mut Session, take: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match take() {
+        Err(Errno::NOSPC) if session.make_room() => take(),
+        done => done,
+    }
 }
 
 fn output(session: &mut Session, stat: &rustix::fs::Stat, mut source: Source) {
@@ -267,6 +278,7 @@ pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
         }
     }
     session.tell(&operation)?;
+    session.resized(&file, &before)?;
     modes::tell_lost(session, (&file, inode), &before)?;
     Ok(Reply::Value(0))
 }
@@ -299,13 +311,18 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
     for operation in &operations {
         session.ask(operation)?;
     }
+    let number = file.file.as_raw_fd();
     // SAFETY: numbers only.
-    if unsafe { libc::fallocate(file.file.as_raw_fd(), mode, offset as i64, len as i64) } < 0 {
-        return Err(last_error());
-    }
+    with_room(session, || {
+        match unsafe { libc::fallocate(number, mode, offset as i64, len as i64) } {
+            0.. => Ok(()),
+            _ => Err(last_error()),
+        }
+    })?;
     for operation in &operations {
         session.tell(operation)?;
     }
+    session.resized(&file.file, &file.stat)?;
     modes::tell_lost(session, (&file.file, inode), &file.stat)?;
     Ok(Reply::Value(0))
 }

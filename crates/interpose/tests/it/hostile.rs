@@ -46,6 +46,27 @@ fn a_file_that_went_is_not_taken_for_another() {
     assert_eq!(all.iter().filter(said).count(), 0);
 }
 
+/// Files that had nothing when they lost their names count with what they have got since.
+#[test]
+fn what_files_that_went_have_got_is_given_back() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+import os
+for n in range(24):
+    fd = os.open("gone", os.O_CREAT | os.O_RDWR)
+    os.unlink("gone")
+    os.posix_fallocate(fd, 0, 4 << 20)
+    os.close(fd)
+"#;
+    let recorder = Place::new().check(&["python3", "-c", script]);
+    let all: Vec<&Operation> = recorder.operations().collect();
+    let last = all.iter().rposition(|it| matches!(it, Operation::Create { .. })).unwrap();
+    let early = all[..last].iter().filter(|it| matches!(it, Operation::Forget { .. })).count();
+    assert!(early >= 15, "64 MiB are kept at most: {early}");
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn no_call_goes_past() {
