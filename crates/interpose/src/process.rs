@@ -88,6 +88,8 @@ impl Processes {
     /// asked once. That holds as long as nobody changes masks, as all such calls are told; and no
     /// other thread has got the number, which the descriptor of one that ended would say.
     pub fn umask(&mut self, thread: u32) -> Result<Mode, Errno> {
+        // Who executed a program and was not its process' first thread has that one's number now.
+        self.masking.retain(|&thread| is_there(thread));
         let is_sure = self.masking.is_empty();
         let kept = self.thread(thread)?;
         if let Some(mask) = kept.umask.filter(|_| is_sure && kept.lives()) {
@@ -152,6 +154,11 @@ fn status(thread: u32, key: &str) -> Option<String> {
     let text = String::from_utf8_lossy(&bytes[..len]);
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     Some(line.trim().to_string())
+}
+
+/// Whether some thread has that number.
+fn is_there(thread: u32) -> bool {
+    fs::exists(format!("/proc/{thread}")).unwrap_or(true)
 }
 
 /// The permission bits that its new files do not get.
@@ -273,5 +280,32 @@ impl Source {
             }
         }
         Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::gettid;
+
+    use super::*;
+
+    fn own() -> u32 {
+        gettid().as_raw_nonzero().get() as u32
+    }
+
+    /// Who may change masks and has ended, as a thread that executes does, changes none any more.
+    #[test]
+    fn masks_are_kept_when_who_may_change_them_has_gone() {
+        let (mut processes, this) = (Processes::default(), own());
+        let gone = std::thread::spawn(own).join().unwrap();
+        processes.masks_change(this);
+        processes.masks_change(gone);
+        let mask = processes.umask(this).unwrap();
+        assert_eq!(processes.threads[&this].umask, None, "this one may change it still");
+        processes.note(this);
+        assert_eq!(processes.umask(this), Ok(mask));
+        assert!(processes.masking.is_empty());
+        let kept = &processes.threads[&this];
+        assert_eq!(kept.umask, Some(mask).filter(|_| kept.is_its_own));
     }
 }

@@ -75,7 +75,25 @@ static int child(void) {
     return status != 0 || made() != 0644;
 }
 
+// A thread executes this program anew: it has the process' number from then on, and its own mask.
+static void *executes(void *program) {
+    umask(027);
+    if (made() != 0640) abort();
+    execl(program, program, "executed", NULL);
+    abort();
+}
+
+static int by_a_thread(char *program) {
+    pthread_t thread;
+    umask(077);
+    if (made() != 0600 || pthread_create(&thread, NULL, executes, program)) return 2;
+    pthread_join(thread, NULL);
+    return 2;
+}
+
 int main(int count, char **arguments) {
+    if (!strcmp(arguments[1], "by_a_thread")) return by_a_thread(arguments[0]);
+    if (!strcmp(arguments[1], "executed")) return made() != 0640 || after_each_other();
     if (!strcmp(arguments[1], "beside")) return beside();
     if (!strcmp(arguments[1], "child")) return child();
     return after_each_other();

@@ -9,7 +9,7 @@ fn new_files_have_the_mask_that_holds() {
     if !is_able() {
         return;
     }
-    for what in ["after_each_other", "beside", "child"] {
+    for what in ["after_each_other", "beside", "child", "by_a_thread"] {
         Place::new().check(&[program.to_str().unwrap(), what]);
     }
     // A program that was executed has the mask of who did.
