@@ -348,6 +348,14 @@ impl<D: Disk> Files<D> {
         self.store.space.free()
     }
 
+    /// Blocks of 4 KiB that files can have in all, and how many of them data may still take: as
+    /// [`Files::has_room`], with what was given up.
+    pub fn room(&self) -> (u64, u64) {
+        let given: u64 = self.store.space.pending().map(|it| u64::from(it.len)).sum();
+        let all = u64::from(self.layout.blocks - self.layout.table());
+        (all, self.store.space.for_data() + given)
+    }
+
     /// A number that no file has.
     pub fn new_inode(&self) -> Inode {
         let last = self.nodes.keys().next_back().map_or(0, |inode| inode.0);

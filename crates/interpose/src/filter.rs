@@ -130,6 +130,9 @@ fn told(wants: Wants) -> Vec<i64> {
     if wants.outputs {
         calls.extend([libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg]);
     }
+    if wants.room {
+        calls.extend([libc::SYS_statfs, libc::SYS_fstatfs]);
+    }
     if wants.reads {
         calls.extend([
             libc::SYS_read,

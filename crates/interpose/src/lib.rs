@@ -45,4 +45,4 @@ pub use rustix::io::Errno;
 pub use supervisor::{BlockedSignals, Ended, block_signals, run};
 pub use tree::Tree;
 pub use walk::{Descent, Look, Met, Walk};
-pub use watcher::{Answer, Course, Transfer, Wants, Watcher, Way};
+pub use watcher::{Answer, Course, Room, Transfer, Wants, Watcher, Way};

@@ -192,6 +192,19 @@ pub(crate) fn read(thread: u32, address: u64, into: &mut [u8]) -> Result<(), Err
     }
 }
 
+/// Writes a struct of the kernel's to the program's memory, whole.
+pub(crate) fn write<T: Copy>(thread: u32, address: u64, value: &T) -> Result<(), Errno> {
+    let len = size_of::<T>();
+    let local = libc::iovec { iov_base: std::ptr::from_ref(value).cast_mut().cast(), iov_len: len };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: len };
+    // SAFETY: it reads `value` only; the other address is of another process.
+    match unsafe { libc::process_vm_writev(thread as i32, &local, 1, &remote, 1, 0) } {
+        n if n == len as isize => Ok(()),
+        0.. => Err(Errno::FAULT),
+        _ => Err(last_error()),
+    }
+}
+
 fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
 }

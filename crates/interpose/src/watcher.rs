@@ -15,6 +15,19 @@ pub struct Wants {
     pub outputs: bool,
     /// What others can see, to hold it up: [`Watcher::awaited`].
     pub effects: bool,
+    /// Who asks how much room there is, to tell it: [`Watcher::room`].
+    pub room: bool,
+}
+
+/// How much room files have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of a block.
+    pub block: u64,
+    /// Blocks that files can have in all.
+    pub blocks: u64,
+    /// How many of them are left.
+    pub free: u64,
 }
 
 /// When the program gets the answer to its call, and whether an error in place of the result.
@@ -109,6 +122,11 @@ pub trait Watcher {
     fn transfer(&mut self, transfer: &Transfer) -> Answer {
         let _ = transfer;
         Answer::NOW
+    }
+
+    /// How much room the mapped files have. Without an answer the program hears of the folder's.
+    fn room(&mut self) -> Option<Room> {
+        None
     }
 
     /// The program is about to write this where nothing is mapped: 1 and 2 are what it got as

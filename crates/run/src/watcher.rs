@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use files::{Files, FilesError, Inode, Operation, WriteBack};
-use interpose::{Answer, Course, Errno, Transfer, Wants, Watcher, Way};
+use files::{BLOCK, Files, FilesError, Inode, Operation, WriteBack};
+use interpose::{Answer, Course, Errno, Room, Transfer, Wants, Watcher, Way};
 use port::Time;
 
 use crate::args::Cut;
@@ -315,7 +315,8 @@ impl OnDrive {
 
 impl Watcher for OnDrive {
     fn wants(&self) -> Wants {
-        Wants { reads: true, effects: self.speculation.is_some(), ..Wants::default() }
+        let effects = self.speculation.is_some();
+        Wants { reads: true, effects, room: true, ..Wants::default() }
     }
 
     fn bell(&mut self) -> Option<OwnedFd> {
@@ -411,6 +412,12 @@ impl Watcher for OnDrive {
             }
             Err(e) => Answer { error: Some(self.failed(&e)), ..Answer::NOW },
         }
+    }
+
+    fn room(&mut self) -> Option<Room> {
+        let (blocks, free) = self.files.room();
+        let free = free.saturating_sub(room::RESERVE);
+        Some(Room { block: BLOCK as u64, blocks, free })
     }
 
     fn over(&mut self) -> Option<(u64, Option<Errno>)> {

@@ -16,7 +16,7 @@ pub(crate) fn is_seen(session: &mut Session, call: &Call) -> bool {
         libc::SYS_preadv | libc::SYS_preadv2 | libc::SYS_fsync | libc::SYS_fdatasync => false,
         libc::SYS_sync | libc::SYS_syncfs | libc::SYS_sync_file_range => false,
         libc::SYS_msync | libc::SYS_munmap => false,
-        libc::SYS_prctl | libc::SYS_umask => false,
+        libc::SYS_prctl | libc::SYS_umask | libc::SYS_statfs | libc::SYS_fstatfs => false,
         libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_mremap => false,
         // The first that is stored there is seen.
         libc::SYS_mmap => shares(session, call),

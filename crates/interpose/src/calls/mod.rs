@@ -8,6 +8,7 @@ mod mapped;
 mod modes;
 mod names;
 mod open;
+mod room;
 mod sync;
 
 use std::os::fd::OwnedFd;
@@ -57,6 +58,7 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_execve | libc::SYS_execveat => exec::exec(session, call),
         libc::SYS_prctl => exec::hide(session),
         libc::SYS_umask => modes::mask(session, call),
+        libc::SYS_statfs | libc::SYS_fstatfs => room::look(session, call),
         libc::SYS_io_uring_setup => refused(session, "io_uring_setup"),
         libc::SYS_io_setup => refused(session, "io_setup"),
         _ => names::carry_out(session, call),

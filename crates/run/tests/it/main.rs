@@ -445,6 +445,27 @@ fn a_drive_in_memory_begins_with_the_folder() {
     assert_eq!(fs::metadata(place.path("data/mine")).unwrap().len(), 3_000_002);
 }
 
+/// Who asks how much room there is hears of the drive, in blocks of 4 KiB, and of the host's disk
+/// elsewhere.
+#[test]
+fn the_room_is_the_drives() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    place.sh("cd $D; all=$(stat -f -c %b .); before=$(stat -f -c %a $D/.)
+        test $(stat -f -c %S .) = 4096; test $all -le 32768; test $before -le $all
+        test $before -gt 28000; dd if=/dev/zero of=a bs=1M count=10 2> /dev/null
+        after=$(stat -f -c %a a); test $((before - after)) -ge 2560
+        test $((before - after)) -le 2600; rm a; test $(stat -f -c %a .) -ge $((before - 40))");
+    let outside = || {
+        let out = Command::new("stat").args(["-f", "-c", "%b", &place.path("")]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    place.sh("stat -f -c %b $O > $O/blocks");
+    assert_eq!(fs::read_to_string(place.path("blocks")).unwrap(), outside());
+}
+
 /// A disk that has no room for it refuses a write before the program sees it done.
 #[test]
 fn a_full_drive_says_so() {
