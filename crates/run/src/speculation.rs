@@ -30,8 +30,9 @@ pub struct Speculation {
     answered: u64,
     /// Up to which number they are durable.
     durable: u64,
-    /// An effect waits for that number, or did.
+    /// An effect waits for that number, or did; and a sync.
     held: u64,
+    late: u64,
     committing: Option<Commit>,
     /// What was changed long ago is to be committed, whether or not a sync asked for it.
     is_wished: bool,
@@ -75,12 +76,12 @@ impl Speculation {
     /// Whether the next sync is answered at once. Not while an effect waits: its thread hands over
     /// what its memory holds when it goes on, which others may change after their syncs.
     pub fn answers(&self) -> bool {
-        !self.is_off && !self.is_awaited()
+        !self.is_off && self.held <= self.durable
     }
 
-    /// Whether an effect waits.
+    /// Whether somebody waits.
     fn is_awaited(&self) -> bool {
-        self.held > self.durable
+        self.held.max(self.late) > self.durable
     }
 
     /// A sync is answered.
@@ -92,7 +93,8 @@ impl Speculation {
     pub fn answer_late(&mut self) -> u64 {
         self.answered += 1;
         self.waited += 1;
-        self.hold(self.answered);
+        self.late = self.answered;
+        self.hurry();
         self.answered
     }
 
@@ -104,6 +106,11 @@ impl Speculation {
     /// An effect begins to wait.
     pub fn hold(&mut self, number: u64) {
         self.held = self.held.max(number);
+        self.hurry();
+    }
+
+    /// Somebody waits: the next commit follows the one that is under way.
+    fn hurry(&mut self) {
         self.unawaited = 0;
         if let Some(commit) = &mut self.committing {
             commit.later = 0;
@@ -288,11 +295,13 @@ mod tests {
         it.began(now, 7);
         it.answer();
         assert!(it.is_endless() && !it.wants_commit(now + long) && it.until().is_none());
+        it.hold(1);
         let awaited = it.answer_late();
         assert!(!it.answers() && it.durable() == 0);
         it.ends(now + long, 7);
         assert_eq!(it.commits, 0, "it found nothing to do");
         assert!(!it.is_endless() && it.wants_commit(now + long) && it.durable() == 1);
+        assert!(it.answers(), "no effect waits, and who else does holds up no sync");
         commit(&mut it, now + long, long);
         it.pass(now + 2 * long);
         assert_eq!((it.durable(), it.answers(), it.syncs()), (awaited, true, 2));
