@@ -12,11 +12,15 @@ pub(super) fn look(session: &mut Session, call: &Call) -> Carried {
     let file = if call.number == libc::SYS_fstatfs {
         mapped(session, call, call.int(0))?.map(|it| it.file)
     } else {
-        let path = path::argument(call, 0)?;
-        let file = path::file(&mut session.processes, call.thread, libc::AT_FDCWD, path, true)?;
-        session.tree.find(&file)?.map(|_| file)
+        let processes = &mut session.processes;
+        let file = path::argument(call, 0)
+            .and_then(|path| path::file(processes, call.thread, libc::AT_FDCWD, path, true));
+        // What is wrong with a path the kernel says.
+        file.ok().filter(|file| matches!(session.tree.find(file), Ok(Some(_))))
     };
     let Some(file) = file else { return Ok(Reply::Continue) };
+    // What nobody has any more takes none.
+    session.make_room();
     let Some(room) = session.watcher().room() else { return Ok(Reply::Continue) };
     // SAFETY: it is numbers only.
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
