@@ -3,7 +3,7 @@
 use files::Operation;
 use interpose::Recorder;
 
-use crate::run::{Place, compiled, is_able};
+use crate::run::{Place, compiled, has, is_able};
 
 fn runs(what: &str) -> Option<Recorder> {
     let build = Place::new();
