@@ -9,7 +9,7 @@
 //! Guarantees: every request that was taken completes exactly once, also when
 //! the driver loses it or the device goes (with [`Status::ABORTED_BY_HOST`] or
 //! [`Status::ABORTED`]; the buffer is then empty unless the driver gave it
-//! back). At most [`Context::limit`] requests are outside. Cores that share a
+//! back). At most so many requests are outside as its limit says. Cores that share a
 //! staging queue wait for each other; others wait for nobody. A core that shares
 //! nothing writes nothing that another core reads or writes, its accounts aside.
 //!
@@ -182,11 +182,6 @@ impl<Q: HardwareQueue> Context<Q> {
     /// Requests taken and not yet given back.
     pub fn outside(&self) -> usize {
         self.outside
-    }
-
-    /// The most requests that may be outside.
-    pub fn limit(&self) -> usize {
-        self.limit
     }
 
     /// Whether reads and writes go to the driver's queues for polling, if it

@@ -107,11 +107,6 @@ impl<M: Medium> CachedMedium<M> {
         CachedMedium { limit: blocks, ..self }
     }
 
-    /// Blocks that a cut may lose.
-    pub fn held(&self) -> usize {
-        self.held.len()
-    }
-
     /// Gives the medium below all steps up to `upto`.
     fn write_back(&mut self, upto: usize) -> Moved {
         while self.sent < upto {

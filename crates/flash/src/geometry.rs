@@ -226,12 +226,6 @@ impl Geometry {
         self.block_bits + self.chunk_bits + self.pu_bits + self.group_bits
     }
 
-    /// Bits below the chunk number.
-    #[inline]
-    pub fn block_bits(&self) -> u32 {
-        self.block_bits
-    }
-
     /// Bits of the chunk number.
     #[inline]
     pub fn chunk_bits(&self) -> u32 {

@@ -54,11 +54,6 @@ impl<P: Port> InlineQueue<P> {
     pub fn drive(&self) -> &P {
         self.real.port()
     }
-
-    /// The drive again, without its queue.
-    pub fn into_drive(self) -> P {
-        self.real.into_port()
-    }
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for InlineQueue<P> {

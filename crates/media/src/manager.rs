@@ -89,8 +89,6 @@ pub struct Media<D> {
     /// What the drive has not taken yet.
     pub(crate) out: Ring<VectorCmd>,
     done: Ring<VectorDone>,
-    /// Notices of chunks that are nobody's, or for which a target had no room.
-    lost: u64,
     pub(crate) now: Time,
 }
 
@@ -109,7 +107,6 @@ impl<D: OpenChannel> Media<D> {
             owners: vec![FREE; geometry.chunk_slots()].into(),
             out: Ring::new(depth),
             done: Ring::new(device.depth()),
-            lost: 0,
             now: Time::ZERO,
             geometry,
             device,
@@ -136,11 +133,6 @@ impl<D: OpenChannel> Media<D> {
         let target = self.owners[chunk] as usize;
         let part = self.parts.get(target)?.as_ref()?;
         Some((target, part.addressing.chunk_above(chunk)))
-    }
-
-    /// Notices that came to nobody.
-    pub fn lost_notices(&self) -> u64 {
-        self.lost
     }
 
     /// Gives a target what it claims. Gives its number: the lowest that is free.
@@ -412,17 +404,14 @@ impl<D: OpenChannel> Media<D> {
         self.news |= 1 << target;
     }
 
-    /// A notice goes to the target whose chunk it is about.
+    /// A notice goes to the target whose chunk it is about. One that is of nobody's, or for
+    /// which there is no room, is lost.
     fn tell(&mut self, notice: Notice) {
         let target = self.owners[self.geometry.chunk_index(notice.ppa)] as usize;
-        let Some(part) = self.parts.get_mut(target).and_then(Option::as_mut) else {
-            self.lost += 1;
-            return;
-        };
+        let Some(part) = self.parts.get_mut(target).and_then(Option::as_mut) else { return };
         let (ppa, number) = (part.addressing.above(notice.ppa), part.told + 1);
-        match part.notices.push(Notice { number, ppa, ..notice }) {
-            Ok(()) => part.told = number,
-            Err(_) => self.lost += 1,
+        if part.notices.push(Notice { number, ppa, ..notice }).is_ok() {
+            part.told = number;
         }
     }
 

@@ -40,11 +40,6 @@ impl Placement {
             Placement::Stripe => Place { units: (0..units).collect(), chunks: part(chunks) },
         })
     }
-
-    /// The geometry of a target's [`Placement::place`], which has to come out even.
-    pub fn part(self, geometry: &Geometry, parts: u32) -> Result<Geometry, MediaError> {
-        self.place(geometry, parts, 0)?.geometry(geometry)
-    }
 }
 
 /// Where a target lies.

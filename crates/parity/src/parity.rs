@@ -173,11 +173,6 @@ impl<D: OpenChannel> Parity<D> {
         self.layout.superblocks().filter(|&sb| self.members(sb).is_lame()).count()
     }
 
-    /// Units to a superblock.
-    pub fn width(&self) -> u32 {
-        self.layout.width
-    }
-
     pub(crate) fn members(&self, sb: usize) -> Members<'_, D> {
         Members { layout: &self.layout, device: &self.device, sb }
     }

@@ -199,11 +199,6 @@ impl<D: OpenChannel> Ruled<D> {
         std::mem::take(&mut self.remotes.sides).into_iter().map(|side| side.drive)
     }
 
-    /// The remote drives, to be looked at.
-    pub fn remotes(&self) -> impl Iterator<Item = &dyn Remote> {
-        self.remotes.sides.iter().map(|side| &*side.drive)
-    }
-
     /// A rule asks to keep the block that is read next.
     pub(crate) fn asked_to_fill(&mut self, work: &Work, asked: &Asked) {
         let (slot, lba, application) = (work.slot, work.asked.lba, work.asked.application);

@@ -152,16 +152,6 @@ impl State {
         self.before.iter().position(|&was| was == Some(before)).map(|n| n as u16)
     }
 
-    /// Sets a counter of a set, clamped to its range. Whether there is one of that name.
-    pub fn set_counter(&mut self, set: &Set, name: &str, value: u64) -> bool {
-        let at = set.counters.iter().position(|counter| counter.name.text == name);
-        if let Some(at) = at {
-            let bounds = set.counters[at].bounds;
-            self.counters[at] = value.clamp(bounds.lo, bounds.hi);
-        }
-        at.is_some()
-    }
-
     /// A counter of a set by its name.
     pub fn counter(&self, set: &Set, name: &str) -> Option<u64> {
         set.counters

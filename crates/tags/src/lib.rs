@@ -37,7 +37,7 @@
 //! - Shares bind only while somebody waits. Until then a user may have all
 //!   tags, however many others were active; sbitmap's share always binds.
 //! - Nobody sleeps here. A waiter polls a flag on a line of its own
-//!   ([`TagUser::may_try`]); a waker can be had for those that do sleep.
+//!   ([`TagUser::may_try`]).
 //! - The hint is in the user's handle, not in a per-processor variable, and
 //!   names a word, not a bit. It moves when the word runs out.
 //! - Whoever moves a `cleared` mask keeps the bits it wants; only the rest go
@@ -82,7 +82,6 @@ pub use stamped::{OutOfTurn, Stamped, Word};
 pub use sync::Mistake;
 #[cfg(loom)]
 pub use sync::plant;
-pub use waiters::Waker;
 
 /// The most tags that a set can have.
 pub const MAX_DEPTH: u32 = 65535;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::waiters::{Line, Place, Seat, Waker};
+use crate::waiters::{Line, Place, Seat};
 use crate::{BadDepth, check_depth};
 
 /// No share is smaller than this, whatever the number of users.
@@ -119,23 +119,13 @@ impl SharedTags {
 
     /// A new user, idle, that polls when it has to wait.
     pub fn user(self: &Arc<Self>) -> TagUser {
-        self.new_user(None)
-    }
-
-    /// A new user, idle, whose `waker` is called whenever
-    /// [`TagUser::may_try`] turns true.
-    pub fn user_with_waker(self: &Arc<Self>, waker: Waker) -> TagUser {
-        self.new_user(Some(waker))
-    }
-
-    fn new_user(self: &Arc<Self>, waker: Option<Waker>) -> TagUser {
         let users = self.users.fetch_add(1, Ordering::Relaxed) + 1;
         self.line.reserve(users);
         TagUser {
             // Users start in different words.
             hint: self.numbers.fetch_add(1, Ordering::Relaxed) % self.words.len(),
             set: self.clone(),
-            seat: Seat::new(waker),
+            seat: Seat::new(),
             place: None,
             held: 0,
             full: false,

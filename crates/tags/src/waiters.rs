@@ -13,9 +13,6 @@
 //!   polls: one in line that sees a free tag for [`PATIENCE`] polls wakes the
 //!   next, also while another has its turn.
 //!
-//! A user that does not poll (see [`Waker`]) counts on the others: one of them
-//! that was woken must try, go idle or be dropped, or another must poll.
-//!
 //! Eight queues, used round robin by those who come and by those who wake, so
 //! that they seldom meet at one lock. The order is that of coming while
 //! nobody leaves before its turn; a queue is passed over at most seven times
@@ -38,10 +35,6 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, lock, order};
 
-/// Called when a waiting user may try again. It is called on the thread that
-/// gave tags back, holding no lock. It must not use the same user's handle.
-pub type Waker = Arc<dyn Fn() + Send + Sync>;
-
 /// How many wait queues there are. Fewer under loom, which tries every order
 /// of looking into them.
 const QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
@@ -55,12 +48,11 @@ pub(crate) struct Seat {
     /// Set by who wakes, cleared by the user. On a line of its own, because
     /// the user polls it.
     woken: CachePadded<AtomicBool>,
-    waker: Option<Waker>,
 }
 
 impl Seat {
-    pub(crate) fn new(waker: Option<Waker>) -> Arc<Seat> {
-        Arc::new(Seat { woken: CachePadded::new(AtomicBool::new(false)), waker })
+    pub(crate) fn new() -> Arc<Seat> {
+        Arc::new(Seat { woken: CachePadded::new(AtomicBool::new(false)) })
     }
 
     #[inline]
@@ -215,19 +207,10 @@ impl Line {
         }
     }
 
-    /// Wakes the first in line, also while another has its turn. False when
-    /// nobody is in line.
+    /// Wakes the first in line, also while another has its turn: takes it out of its
+    /// queue and sets its flag. False when nobody is in line.
     #[cold]
     pub(crate) fn wake_next(&self) -> bool {
-        let Some(seat) = self.next() else { return false };
-        if let Some(waker) = &seat.waker {
-            waker();
-        }
-        true
-    }
-
-    /// Takes the first user out of its queue and sets its flag.
-    fn next(&self) -> Option<Arc<Seat>> {
         let first = self.slow.next_out.load(Ordering::Relaxed);
         for i in 0..QUEUES {
             let queue = (first + i) % QUEUES;
@@ -240,8 +223,8 @@ impl Line {
             }
             entry.seat.woken.store(true, Ordering::Release);
             self.slow.next_out.store((queue + 1) % QUEUES, Ordering::Relaxed);
-            return Some(entry.seat);
+            return true;
         }
-        None
+        false
     }
 }

@@ -189,11 +189,6 @@ impl Waiter {
         }
     }
 
-    /// The strategy.
-    pub fn strategy(&self) -> Strategy {
-        self.strategy
-    }
-
     /// Sleeps so far, of all strategies.
     pub fn sleeps(&self) -> u64 {
         self.sleeps

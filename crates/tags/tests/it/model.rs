@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use tags::{SharedTags, TagUser};
@@ -370,21 +369,4 @@ fn the_last_tag_of_a_user_wakes() {
     assert_eq!(c.take(), None);
     a.give(tag);
     assert!(c.may_try(), "a holds no more");
-}
-
-#[test]
-fn wakers_are_called() {
-    let set = SharedTags::new(1).unwrap();
-    let calls = Arc::new(AtomicU32::new(0));
-    let seen = calls.clone();
-    let mut a = set.user();
-    let mut b = set.user_with_waker(Arc::new(move || {
-        seen.fetch_add(1, Ordering::Relaxed);
-    }));
-    let tag = a.take().unwrap();
-    assert_eq!(b.take(), None);
-    assert_eq!(calls.load(Ordering::Relaxed), 0);
-    a.give(tag);
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
-    assert_eq!(b.take(), Some(tag));
 }

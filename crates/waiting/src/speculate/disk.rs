@@ -165,11 +165,6 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Disk<P> {
         &self.port
     }
 
-    /// The drive again. What is under way stays so.
-    pub fn into_port(self) -> P {
-        self.port
-    }
-
     fn is_written(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         self.writes.iter().flatten().any(|one| one.offset < end && offset < one.offset + one.len)
