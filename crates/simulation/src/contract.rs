@@ -122,11 +122,6 @@ impl Contract {
         }
     }
 
-    /// Cells in all.
-    pub fn cells(&self) -> u64 {
-        self.cells.len() as u64
-    }
-
     fn tick(&mut self) -> u32 {
         self.clock += 1;
         self.clock

@@ -171,16 +171,6 @@ impl Machine {
         }
     }
 
-    /// Sectors of the drive.
-    pub fn sectors(&self) -> u64 {
-        self.setup.bytes / SECTOR_BYTES
-    }
-
-    /// A hash of the target's and the drive's state.
-    pub fn state_hash(&self) -> u64 {
-        self.drive.as_ref().map_or(0, Stack::state_hash)
-    }
-
     /// Adds a line to the trace, if it is about the traced block or all.
     fn note(&mut self, blocks: Option<(u64, u64)>, words: impl FnOnce() -> String) {
         let about = |traced| blocks.is_none_or(|(at, count)| (at..at + count).contains(&traced));

@@ -69,7 +69,6 @@ enum Means {
 
 /// A program's memory, and its last checkpoint.
 pub struct Keeper {
-    way: Way,
     // Goes before the memory that it watches.
     means: Means,
     memory: Memory,
@@ -115,12 +114,7 @@ impl Keeper {
             Way::UserfaultfdLog => Means::Log(UndoLog::new(&memory)?),
             Way::SoftDirty => Means::Mirror(Box::new(Mirror::by_soft_dirty(&memory)?)),
         };
-        Ok(Keeper { way, means, memory })
-    }
-
-    /// How it is kept.
-    pub fn way(&self) -> Way {
-        self.way
+        Ok(Keeper { means, memory })
     }
 
     /// The memory.
