@@ -312,8 +312,8 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
         session.ask(operation)?;
     }
     let number = file.file.as_raw_fd();
-    // SAFETY: numbers only.
     with_room(session, || {
+        // SAFETY: numbers only.
         match unsafe { libc::fallocate(number, mode, offset as i64, len as i64) } {
             0.. => Ok(()),
             _ => Err(last_error()),
