@@ -17,6 +17,7 @@ use crate::disk::{BLOCK, Disk, DiskError, Page};
 use crate::error::FilesError;
 use crate::layout::{JOURNAL_HEADER, Layout, RING, SECTOR, half, put, word};
 use crate::mutation::{self, Mutation};
+use crate::options;
 
 const HEADER: u32 = 0x4448_4a53;
 const LIST: u32 = 0x534c_4a53;
@@ -351,8 +352,24 @@ impl Journal {
             journal.sequence = journal.sequence.saturating_add(1);
             journal.used += blocks;
         }
+        if layout.options.journal == options::Journal::Data {
+            journal.skip(disk)?;
+        }
         journal.checkpoint(disk)?;
         Ok(journal)
+    }
+
+    /// The next transaction gets another number than one that may lie at the head and does not
+    /// count. No flush was between its images and its record: what the next writes over a part of
+    /// it might make it whole again, of blocks that both have.
+    fn skip<D: Disk>(&mut self, disk: &mut D) -> Result<(), DiskError> {
+        self.sequence = self.sequence.saturating_add(1);
+        if self.used > 0 {
+            // The checkpoint that follows says so.
+            return Ok(());
+        }
+        self.begin_header(disk)?;
+        disk.flushed(true).map(drop)
     }
 
     fn read<D: Disk>(&self, disk: &mut D, n: usize) -> Result<[u8; BLOCK], DiskError> {

@@ -275,6 +275,13 @@ fn a_cut_leaves_all_as_it_was_after_some_operation() {
     assert!(states > 40 * runs, "only {states} states");
 }
 
+/// Two cuts in a row: what the first left of a transaction must not count by what the second left
+/// of the next one, which has blocks like it.
+#[test]
+fn a_transaction_that_was_lost_does_not_come_back() {
+    run(1_000_702).unwrap();
+}
+
 #[test]
 fn each_broken_promise_about_data_is_found() {
     let mut missed = Vec::new();
