@@ -1,13 +1,13 @@
 //! The options of `ssdkit serve`, parsed and checked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use btree::StoreKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use drive::error::Error;
 use drive::fault_rules::FaultArgs;
-use drive::spec::{DriveSpec, NbdAddress, Store};
+use drive::spec::{DriveSpec, Found, NbdAddress, StorageSpec, Store};
 use measure::options::whole;
 use measure::units;
 
@@ -140,10 +140,8 @@ impl ServeArgs {
                 "{} drives are served already: take a mem: drive",
                 self.drive.served_by().unwrap_or_default()
             ))),
-            DriveSpec::Storage(spec) if !Path::new(&spec.path).exists() => Err(Error::Usage(
-                format!("{}: there is no such file; make it with `ssdkit create`", spec.path),
-            )),
-            DriveSpec::Null(_) | DriveSpec::Storage(_) => Err(Error::Usage(
+            DriveSpec::Storage(spec) => Err(no_drive_file(spec)),
+            DriveSpec::Null(_) => Err(Error::Usage(
                 "only mem: drives and drive files are served: take one, or make one with \
                  `ssdkit create`"
                     .into(),
@@ -169,4 +167,54 @@ impl ServeArgs {
 fn store_kind() -> impl TypedValueParser<Value = StoreKind> {
     PossibleValuesParser::new(StoreKind::ALL.map(StoreKind::name))
         .map(|name| name.parse().expect("it is one of them"))
+}
+
+/// What is said of a file that is to be served as a drive and is none.
+fn no_drive_file(spec: &StorageSpec) -> Error {
+    let what = match spec.find() {
+        Ok(Found::Nothing) => "there is no such file",
+        Ok(Found::File(0)) => "the file is empty, and so no drive file",
+        Ok(Found::File(_)) => "this is no drive file: it does not begin with `ssdkitDF`",
+        Ok(Found::Device | Found::Other) => "this is no regular file, as a drive file is",
+        Err(e) => return e,
+    };
+    Error::Usage(format!(
+        "{}: {what}; make one with `ssdkit create`, or take a drive in memory (mem:tlc)",
+        spec.path
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    #[test]
+    fn what_a_file_is_that_is_no_drive_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let told = |name: &str, bytes: Option<&[u8]>| {
+            let path = place.path().join(name);
+            if let Some(bytes) = bytes {
+                fs::write(&path, bytes).unwrap();
+            }
+            let path = path.display().to_string();
+            let line = ["serve", &path, "--nbd", "/none"];
+            let text = Line::try_parse_from(line).unwrap().args.check().unwrap_err().to_string();
+            assert!(text.contains(&path) && text.contains("`ssdkit create`"), "{text}");
+            text
+        };
+        assert!(told("none", None).contains("no such file"));
+        assert!(told("empty", Some(b"")).contains("the file is empty"));
+        assert!(told("other", Some(b"PK something else")).contains("does not begin with"));
+        assert!(told("", None).contains("no regular file"));
+    }
 }
