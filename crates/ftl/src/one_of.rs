@@ -3,7 +3,7 @@
 //! Guarantees: it is that target, in all that it does; what it costs is a branch a call.
 //! Nothing fails.
 
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn};
+use port::{BlockDone, BlockReq, KvDone, KvReq, Port, Ring, Shape, Time, Turn};
 
 use crate::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 
@@ -140,5 +140,9 @@ impl<A: Over, B: Over<Below = A::Below>> Over for OneOf<A, B> {
             First(target) => Box::new(target).into_below(),
             Second(target) => Box::new(target).into_below(),
         }
+    }
+
+    fn keyed(&mut self) -> Option<&mut dyn Port<Cmd = KvReq, Done = KvDone>> {
+        with!(self, target => target.keyed())
     }
 }

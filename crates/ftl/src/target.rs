@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use device::OpenChannel;
-use port::{BlockDone, BlockReq, Port, Shape, Time};
+use port::{BlockDone, BlockReq, KvDone, KvReq, Port, Shape, Time};
 
 use crate::{MapCacheCounters, Memory, WriteCounters};
 
@@ -81,6 +81,12 @@ pub trait Over: Target {
 
     /// Takes the target away, as a power cut does.
     fn into_below(self: Box<Self>) -> Self::Below;
+
+    /// Where requests by key go in and come out, of a target that keeps values by key and has
+    /// no blocks. Time goes on by the target's own port: what this one gives has completed.
+    fn keyed(&mut self) -> Option<&mut dyn Port<Cmd = KvReq, Done = KvDone>> {
+        None
+    }
 }
 
 /// How a block target comes to be.

@@ -14,6 +14,9 @@ pub enum MediaError {
     /// There is no such target.
     #[error("target {0} does not exist")]
     NoTarget(usize),
+    /// It takes no requests by key.
+    #[error("target {0} serves no keys: it has blocks, or does not serve")]
+    NoKeys(usize),
     /// Something of it is still under way.
     #[error("target {0} has commands under way: it can be removed when these have ended")]
     Busy(usize),

@@ -11,6 +11,7 @@
 //! allocated but when one comes. What cannot be had when one comes is an error; one that is
 //! not found again on a drive is told of, and the others are served.
 
+mod keys;
 mod lives;
 mod requests;
 
@@ -82,6 +83,8 @@ enum Life {
 struct Guest<T> {
     target: Box<T>,
     shape: Shape,
+    /// It keeps values by key, and has no addresses.
+    is_keyed: bool,
     /// The first of its addresses.
     first: u64,
     life: Life,
@@ -89,7 +92,8 @@ struct Guest<T> {
     inside: Slots<Whole>,
     /// Those that the target has not taken yet.
     waiting: Ring<BlockReq>,
-    /// Requests and pieces that it has, those that wait among them.
+    /// Requests and pieces that it has, those that wait among them; of one with keys also
+    /// what completed and was not taken.
     held: usize,
     /// When it wants to be looked at, whatever the drive does.
     due: Option<Time>,
@@ -130,6 +134,10 @@ pub struct Shared<D, T> {
     present: u64,
     /// The same, by their numbers.
     numbers: Vec<usize>,
+    /// Those that keep values by key, and those of which requests by key have completed that
+    /// nobody took: a bit each.
+    keyed: u64,
+    keys_done: u64,
     gone: WriteCounters,
 }
 
@@ -153,6 +161,8 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             leaving: 0,
             present: 0,
             numbers: Vec::new(),
+            keyed: 0,
+            keys_done: 0,
             gone: WriteCounters::default(),
         }
     }
@@ -307,9 +317,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         self.due = self.all().filter_map(|(_, guest)| guest.due).min();
     }
 
-    /// Whether something has completed that an application has not taken.
-    fn is_for_applications(&self) -> bool {
-        self.media().news() & !self.present != 0
+    /// Whether something has completed that an application has not taken, or who asks by key.
+    fn is_for_others(&self) -> bool {
+        self.keys_done != 0 || self.media().news() & !self.present != 0
     }
 
     /// When something is to be done beside what the drive does.
@@ -346,6 +356,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
             left -= waiting.len();
         });
         any |= left > 0 || !self.pieces.is_empty() || self.media().live(n) != live;
+        if self.keyed & 1 << n != 0 {
+            self.note_keys(n);
+        }
         self.hand_out(n, done);
         any
     }
@@ -470,7 +483,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
                     self.now = self.now.max(at);
                     self.serve(at, done);
                     self.ready.pour(done);
-                    if !done.is_empty() || self.is_for_applications() {
+                    if !done.is_empty() || self.is_for_others() {
                         return Turn::Completed(at);
                     }
                 }
@@ -481,17 +494,17 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Port for Shared<D, T> {
                 nothing_more => return nothing_more,
             }
         }
-        if self.direct.is_empty() {
+        if self.direct.is_empty() && self.keyed == 0 {
             return turn_by_events(self, until, cmds, done);
         }
-        // As that, but what an application waits for ends it, too.
+        // As that, but what others wait for ends it, too.
         let mut last = None;
         while let Some(at) = self.next_event().filter(|&at| until.is_none_or(|until| at <= until)) {
             if last == Some(at) {
                 return Turn::Stays(at);
             }
             self.advance(at, done);
-            if !done.is_empty() || self.is_for_applications() {
+            if !done.is_empty() || self.is_for_others() {
                 return Turn::Completed(at);
             }
             if !cmds.is_empty() {

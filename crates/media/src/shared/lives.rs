@@ -84,7 +84,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         }
     }
 
-    fn add(&mut self, number: usize, claim: &Claim, target: T) -> Result<usize, MediaError> {
+    fn add(&mut self, number: usize, claim: &Claim, mut target: T) -> Result<usize, MediaError> {
         let shape = target.shape();
         let first = claim.first.unwrap_or_else(|| self.gap(shape.bytes));
         let end = first.saturating_add(shape.bytes);
@@ -93,6 +93,7 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         }
         let guest = Guest {
             due: target.next_event(),
+            is_keyed: target.keyed().is_some(),
             target: Box::new(target),
             first,
             life: Life::Serves,
@@ -128,7 +129,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         let shapes = || self.all().map(|(_, guest)| guest.shape);
         let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
         let all = shapes().map(|shape| shape.depth).sum::<usize>();
-        let depth = shapes().map(|shape| shape.depth).min().unwrap_or(0);
+        // What takes requests by key has no line in that of blocks.
+        let with_blocks = shapes().filter(|shape| shape.bytes > 0);
+        let depth = with_blocks.map(|shape| shape.depth).min().unwrap_or(0);
         // What is longer than a target takes is cut: who knows the drive goes on as it did,
         // whichever target comes or goes.
         let longest = shapes().map(|shape| shape.max_bytes).max().unwrap_or(0);
@@ -136,6 +139,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
         self.shape = Shape { bytes, depth, max_bytes, ..self.shape };
         self.numbers = self.all().map(|(n, _)| n).collect();
         self.present = self.numbers.iter().fold(0, |bits, n| bits | 1 << n);
+        let keyed = self.all().filter(|(_, guest)| guest.is_keyed);
+        self.keyed = keyed.fold(0, |bits, (n, _)| bits | 1 << n);
+        self.keys_done &= self.keyed;
         let mut ready = Ring::new((all + DONE).max(self.ready.capacity()));
         self.ready.pour(&mut ready);
         self.ready = ready;

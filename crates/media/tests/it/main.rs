@@ -2,6 +2,7 @@
 
 mod comings;
 mod direct;
+mod keyed;
 mod leaving;
 mod lives;
 mod model;

@@ -78,6 +78,11 @@ impl Index {
         })
     }
 
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        (size_of_val(&*self.slots) + size_of_val(&*self.away)) as u64
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.len

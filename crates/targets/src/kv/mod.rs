@@ -25,7 +25,8 @@
 //! `request` the life of requests, `large` rows of large values, `list` listings;
 //! `collect` and `mover` collection of chunks of records and of large values;
 //! `checkpoint` checkpoints, `start` and `recover` how a target is made and found again;
-//! `pump` what is done when something has happened; `mutation` ways to break all that on
+//! `pump` what is done when something has happened; `tenant` the target beside targets of
+//! blocks; `mutation` ways to break all that on
 //! purpose. See `docs/targets/kv.md`.
 
 mod checkpoint;
@@ -45,6 +46,7 @@ mod rows;
 mod space;
 mod start;
 mod stream;
+mod tenant;
 
 use std::collections::VecDeque;
 
@@ -56,6 +58,7 @@ use port::{BLOCK_BYTES, Buffer, KvDone, KvReq, KvShape, Port, Ring, Time};
 
 pub use config::{KvConfig, KvError, reserve_chunks};
 pub use recover::KvRecovery;
+pub use tenant::KvTenant;
 
 use checkpoint::Checkpoint;
 use collect::Collector;
