@@ -9,6 +9,8 @@
 use std::time::Instant;
 
 use device::{Device, OpenChannel};
+use flash::Geometry;
+use ftl::Halt;
 use port::{BLOCK_BYTES, BlockOp, KvDone, KvOp, KvReq, KvShape, Port, Ring, Status, Time};
 use targets::kv::{Kv, KvConfig, KvError, KvRecovery};
 
@@ -122,19 +124,28 @@ pub fn check(config: &DriveConfig, seed: u64) -> Result<(), Error> {
 pub fn start(config: &DriveConfig, seed: u64, device: Device<Backing>) -> Result<KvDrive, Error> {
     refuse_layers(config)?;
     let flash = lower::before(config, device, None)?;
-    let set_up = KvConfig::for_size(flash.geometry(), config.keys(), config.size);
-    let opened = Kv::recover(flash, KvConfig { seed, ..set_up }, Time::ZERO);
-    let (target, _) = opened.map_err(|e| {
-        let text = format!("{}: {e}", config.name);
-        match e {
-            KvError::Range { .. }
-            | KvError::TooSmall { .. }
-            | KvError::Unreadable(_)
-            | KvError::OpenChunks => Error::Usage(text),
-            _ => Error::Failed(text),
-        }
-    })?;
+    let set_up = set_up(config, seed, flash.geometry());
+    let opened = Kv::recover(flash, set_up, Time::ZERO);
+    let (target, _) = opened.map_err(|e| why(config, e))?;
     Ok(KvDrive::new(target))
+}
+
+/// How such a target is set up on what it has.
+pub(crate) fn set_up(config: &DriveConfig, seed: u64, geometry: &Geometry) -> KvConfig {
+    KvConfig { seed, ..KvConfig::for_size(geometry, config.keys(), config.size) }
+}
+
+/// Why such a target cannot be, or is not found again.
+pub(crate) fn why(config: &DriveConfig, e: KvError) -> Error {
+    let text = format!("{}: {e}", config.name);
+    match e {
+        KvError::Memory(e) | KvError::Halt(Halt::Memory(e)) => Error::Memory(e),
+        KvError::Range { .. }
+        | KvError::TooSmall { .. }
+        | KvError::Unreadable(_)
+        | KvError::OpenChunks => Error::Usage(text),
+        _ => Error::Failed(text),
+    }
 }
 
 /// Finds what a device holds, and tells how.

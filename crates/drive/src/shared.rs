@@ -1,4 +1,5 @@
-//! A drive of several targets on one device, as the media manager has them.
+//! A drive of several targets on one device, as the media manager has them: of blocks, page-mapped
+//! or made of rules, and some that keep values by key ([`keyed`]).
 //!
 //! Guarantees: each has the place and the part of all else that the drive's description
 //! gives it, and its addresses are where its units are. Targets come and go beside the
@@ -6,24 +7,27 @@
 //! there again those targets are served that were found; what the others have stays as it is
 //! until they are removed. Fails where a target cannot be made, or none is found again.
 
+mod keyed;
+
 use device::OpenChannel;
 use ftl::{OneOf, Target, WriteCounters};
 use media::{Claim, CreateError, Found, MediaError, Partition};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time, Turn, random};
 use ruled::{Ruled, SetInstaller};
-use targets::Pblk;
+use targets::{KvTenant, Pblk};
 
+pub(crate) use self::keyed::refuse_layers;
 use crate::error::Error;
 use crate::lower::{Flash, Lower};
-use crate::spec::DriveConfig;
+use crate::spec::{DriveConfig, TargetKind};
 use crate::stack::{new_target, target};
 use crate::whole::{Cut, Drive, Ended, PartOf, cut, ended, rest};
 
 /// A target's part of the device.
-type Part = Partition<Flash>;
+pub type Part = Partition<Flash>;
 
 /// A target of a drive of several.
-type Tenant = OneOf<Pblk<Part>, Ruled<Part>>;
+type Tenant = OneOf<Pblk<Part>, OneOf<Ruled<Part>, KvTenant<Part>>>;
 
 /// Several targets on one device.
 pub struct Shared {
@@ -55,6 +59,10 @@ pub(crate) fn share(
     is_found: bool,
 ) -> Result<(Shared, Time), Error> {
     let (mut targets, mut ready) = (media::Shared::new(flash), Time::ZERO);
+    if config.has_keyed_parts() {
+        let of = |why| Error::Usage(format!("{}: {why}", config.name));
+        refuse_layers(config, "a target that keeps values by key").map_err(of)?;
+    }
     let mut damaged = Vec::new();
     let depth = targets.media().device().depth();
     for n in 0..config.targets() {
@@ -77,8 +85,10 @@ pub(crate) fn share(
             targets.create(&claim, make).map_err(create_error)?;
         }
     }
-    if targets.numbers().is_empty() && !damaged.is_empty() {
-        return Err(damaged.remove(0).why);
+    let has_blocks = targets.numbers().iter().any(|&n| targets.shape_of(n).bytes > 0);
+    let of_blocks = |one: &Damaged| config.parts[one.number].kind() != TargetKind::Kv;
+    if !has_blocks && let Some(at) = damaged.iter().position(of_blocks) {
+        return Err(damaged.remove(at).why);
     }
     targets.media_mut().clear(ready);
     let names = config.parts.iter().map(|part| part.name.clone()).collect();
@@ -95,7 +105,11 @@ fn start(
 ) -> Result<(Tenant, Time), Error> {
     if config.rules.is_some() {
         let (target, ready) = crate::ruled::start(config, seed, part, found)?;
-        return Ok((OneOf::Second(target), ready));
+        return Ok((OneOf::Second(OneOf::First(target)), ready));
+    }
+    if config.spec.target == TargetKind::Kv {
+        let (target, ready) = keyed::start(config, seed, part, found)?;
+        return Ok((OneOf::Second(OneOf::Second(target)), ready));
     }
     let set_up = target(config, seed);
     let Some(now) = found else {
@@ -176,8 +190,8 @@ impl Shared {
             return None;
         }
         match self.targets.target(number) {
-            OneOf::First(_) => None,
-            OneOf::Second(ruled) => Some(ruled.installer()),
+            OneOf::Second(OneOf::First(ruled)) => Some(ruled.installer()),
+            OneOf::First(_) | OneOf::Second(OneOf::Second(_)) => None,
         }
     }
 

@@ -35,7 +35,7 @@ pub use file::FileSpec;
 pub use memory::{Cache, MemorySpec, Store, TargetKind};
 pub use null::NullSpec;
 pub use rules::rules_to_tell;
-pub use shared::{Part, is_target_name};
+pub use shared::{NewTarget, Part, is_target_name};
 pub use storage::{Found, StorageSpec};
 
 /// Bytes of a file of text, at most.

@@ -5,7 +5,7 @@ use port::{BlockOp, Buffer, Status};
 
 use super::*;
 use crate::fault_rules::FaultArgs;
-use crate::spec::{DriveSpec, TargetKind};
+use crate::spec::{DriveSpec, NewTarget, TargetKind};
 use crate::stack::{build, check, empty_journal, needs_stories, recover, recover_in_part};
 use crate::whole::{Boxed, Left};
 
@@ -129,7 +129,13 @@ fn each_target_has_a_set_of_its_own() {
 fn what_cannot_be_is_refused() {
     for (more, says) in [
         ("targets=3,target=pblk/rules", "target= tells what 2 targets are"),
-        ("units=4/4,target=pblk/kv", "target=kv is for a drive of one target"),
+        ("units=4/4,target=kv/kv", "one of them at least has blocks"),
+        ("units=4,target=kv", "one of them at least has blocks"),
+        ("target=pblk/kv,map_unit=16k", "4k with target=kv"),
+        ("target=kv/rules,streams=2", "`streams` cannot be"),
+        ("target=pblk/rules,keys=7", "only with target=kv"),
+        ("target=pblk/kv,shards=2", "shards is for a drive of one target"),
+        ("target=pblk/kv,parity=4", "parity is for a drive of one target"),
         ("target=pblk/batch", "target=batch is for a drive of one target"),
         ("target=pblk/", "pblk or rules for all"),
         ("target=pblk/pblk,rules=latency", "only with target=rules"),
@@ -155,12 +161,13 @@ fn a_target_of_rules_comes_and_goes() {
     let whole = config(&format!("{SMALL},units=4"));
     let mut drive = build(&whole, 1).unwrap();
     let mut now = Time::ZERO;
-    let told = whole.with_target(None, Some(4), Some("latency:9")).unwrap_err();
+    let told = whole.with_target(None, Some(4), NewTarget::Rules("latency:9")).unwrap_err();
     assert!(told.contains("more than the drive has units (4)"), "{told}");
     assert!(told.starts_with("--rules latency:9: "), "nobody wrote a drive's name: {told}");
-    let told = whole.with_target(None, Some(4), Some("set a\nrule")).unwrap_err();
+    let told = whole.with_target(None, Some(4), NewTarget::Rules("set a\nrule")).unwrap_err();
     assert!(told.contains("its rule set:2:5"), "{told}");
-    let (next, n) = whole.with_target(Some("mine"), Some(4), Some("latency:2")).unwrap();
+    let (next, n) =
+        whole.with_target(Some("mine"), Some(4), NewTarget::Rules("latency:2")).unwrap();
     assert_eq!(next.parts[n as usize].kind(), TargetKind::Rules);
     let shared = drive.shared_mut().unwrap();
     let number = shared.create(next.clone(), n).unwrap();
@@ -187,7 +194,7 @@ fn a_target_of_rules_comes_and_goes() {
 }
 
 /// Garbage on all that these units hold.
-fn damage(left: &mut Left, geometry: &Geometry, units: std::ops::Range<u32>) {
+pub(super) fn damage(left: &mut Left, geometry: &Geometry, units: std::ops::Range<u32>) {
     let (pus, garbage) = (geometry.dimensions().pus, [0xa5; 4096]);
     for (unit, chunk) in units.flat_map(|unit| (0..geometry.chunks()).map(move |n| (unit, n))) {
         let start = geometry.ppa(unit / pus, unit % pus, chunk, 0);
@@ -251,7 +258,7 @@ fn what_is_damaged_of_a_target_is_no_others() {
             drive.advance(now, &mut done);
         }
         let shared = drive.shared_mut().unwrap();
-        let (next, n) = shared.config().with_target(Some("new"), Some(4), None).unwrap();
+        let (next, n) = shared.config().with_target(Some("new"), Some(4), NewTarget::Pblk).unwrap();
         let number = shared.create(next, n).unwrap();
         shared.set_serving(number, true).unwrap();
         let read = act(&mut drive, &mut now, BlockOp::Read, place(lost), 7);

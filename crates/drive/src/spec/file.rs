@@ -36,11 +36,13 @@ use crate::memory;
 const KEYS: &str = "copy";
 
 /// The newest version of a drive's text that this program writes and reads.
-const TEXT_VERSION: u32 = 2;
+const TEXT_VERSION: u32 = 3;
 
 /// The first version of a text with targets of rules beside others, which older programs do
-/// not read. All other texts are of version 1.
+/// not read, and the first with targets of keys beside others. All other texts are of version
+/// 1.
 const WITH_RULED_PARTS: u32 = 2;
+const WITH_KEYED_PARTS: u32 = 3;
 
 /// The name of a drive file, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,13 @@ impl FileSpec {
             }
         }
         Ok(spec)
+    }
+
+    /// What drive it is, which is all that is read of it.
+    pub fn config(&self) -> Result<DriveConfig, Error> {
+        let header = DriveFile::header_of(Path::new(&self.path));
+        let header = header.map_err(|e| file_error(&self.path, e))?;
+        Ok(config(&header, &self.path, self.to_string())?.0)
     }
 
     /// Opens it: for writing, unless it is only copied or `read_only`.
@@ -284,7 +293,11 @@ pub fn drive_text(config: &DriveConfig, seed: u64) -> Result<String, Error> {
     let learn = Some(&config.spec.rules).filter(|name| learnt(name).is_some());
     let has_ruled_parts = config.parts.iter().any(|part| part.rules.is_some());
     let text = Text {
-        version: if has_ruled_parts { WITH_RULED_PARTS } else { 1 },
+        version: match () {
+            () if config.has_keyed_parts() => WITH_KEYED_PARTS,
+            () if has_ruled_parts => WITH_RULED_PARTS,
+            () => 1,
+        },
         software: env!("CARGO_PKG_VERSION").into(),
         size: config.size,
         data_chunks: config.data_chunks(),
@@ -461,6 +474,8 @@ mod tests {
             "mem:tlc,size=1G,units=8",
             "mem:tlc,size=1G,units=8/8/8,target=pblk/rules/rules,rules=latency:2+learn:latency",
             "mem:tlc,size=1G,targets=2,placement=stripe,target=rules",
+            "mem:tlc,size=1G,units=8/8/4,target=pblk/kv/rules,keys=10k",
+            "mem:tlc,size=1G,targets=2,placement=stripe,target=kv/pblk",
             "mem:tlc,size=1G,target=batch",
             "mem:tlc,size=1G,target=kv,keys=5M",
             "mem:tlc,size=1G,target=kv",
@@ -502,7 +517,7 @@ mod tests {
     fn what_contradicts_itself_is_refused() {
         let good = header(&made("mem:ref,size=64M"), 1).unwrap();
         for (from, to, says) in [
-            ("version = 1", "version = 3", "newer ssdkit"),
+            ("version = 1", "version = 4", "newer ssdkit"),
             ("victim = \"greedy\"", "victim = \"nearest\"", "victim is unknown"),
             ("seed = 1", "seed = 1\nspeed = 3", "unknown field `speed`"),
             ("seed = 1\n", "", "missing field `seed`"),

@@ -17,7 +17,7 @@ use measure::options::count;
 
 const STORES: &str = "memory, checksum or none";
 const TARGETS: &str = "pblk, batch, kv or rules; of several targets pblk or rules for all, or for \
-                       each as in pblk/rules/pblk";
+                       each as in pblk/rules/kv";
 pub(super) const KEY_COUNT: &str = "1 to 4294967296; only with target=kv";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
@@ -176,7 +176,8 @@ pub struct MemorySpec {
     pub target: TargetKind,
     /// What each target is, where they are not named alike; else none.
     pub kinds: Vec<TargetKind>,
-    /// Keys that `target=kv` has room for; 0 for one for each 4 KiB of its size.
+    /// Keys that `target=kv` has room for, each of several; 0 for one for each 4 KiB of its
+    /// size.
     pub keys: u64,
     /// The rule set of `target=rules`: a template or a file; empty for the least. Of several
     /// such targets those of each, with `+` between, of which the last is that of the others,

@@ -8,6 +8,8 @@
 //! ([`Placement::Stripe`]) are all alike. Fails where that does not come out even, or a
 //! target is too small for what it keeps for itself.
 
+mod changes;
+
 use std::collections::BTreeSet;
 
 use flash::{Dimensions, Geometry, Profile};
@@ -15,8 +17,9 @@ use media::{Place, Placement};
 use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
+pub use self::changes::{NewTarget, is_target_name};
 use super::capacity::without_slc;
-use super::memory::{MemorySpec, STREAMS, TargetKind};
+use super::memory::{KEY_COUNT, KEYS_RANGE, MemorySpec, STREAMS, TargetKind};
 use super::rules::{RULES, Ruling, is_name, learnt, resolve, resolve_text};
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
@@ -27,15 +30,6 @@ const TARGET_UNIT: u64 = 1 << 20;
 /// What target `n` is called where nobody said a name.
 fn target_name(n: u32) -> String {
     format!("target{n}")
-}
-
-/// The fewest units of `of` that have whole MiB of so many bytes.
-fn whole_units(size: u64, of: u64) -> u64 {
-    let is_whole = |units: &u64| {
-        let bytes = u128::from(size) * u128::from(*units);
-        bytes.is_multiple_of(u128::from(of) * u128::from(TARGET_UNIT))
-    };
-    (1..=of).find(is_whole).unwrap_or(of)
 }
 
 /// What a target has of a drive: so many of so many parts.
@@ -59,14 +53,17 @@ pub struct Part {
     /// The rule set of a target of rules: its text, or the template that it learns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<String>,
-    /// What that says.
+    /// Keys that a target has room for which keeps values by key; 0 of any other.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub keys: u64,
+    /// What the set says.
     #[serde(skip)]
     ruling: Option<Ruling>,
 }
 
 impl PartialEq for Part {
     fn eq(&self, other: &Part) -> bool {
-        let all = |part: &Part| (part.first, part.units);
+        let all = |part: &Part| (part.first, part.units, part.keys);
         all(self) == all(other) && self.name == other.name && self.rules == other.rules
     }
 }
@@ -74,7 +71,21 @@ impl PartialEq for Part {
 impl Part {
     /// What the target is.
     pub fn kind(&self) -> TargetKind {
-        if self.rules.is_some() { TargetKind::Rules } else { TargetKind::Pblk }
+        match self.rules {
+            Some(_) => TargetKind::Rules,
+            None if self.keys > 0 => TargetKind::Kv,
+            None => TargetKind::Pblk,
+        }
+    }
+
+    /// A page-mapped one.
+    fn new(name: String, first: u32, units: u32) -> Part {
+        Part { name, first, units, rules: None, keys: 0, ruling: None }
+    }
+
+    /// Whether it is one of blocks, and not of keys.
+    fn has_blocks(&self) -> bool {
+        self.kind() != TargetKind::Kv
     }
 
     fn end(&self) -> u64 {
@@ -82,20 +93,9 @@ impl Part {
     }
 }
 
-/// Characters of a target's name, at most.
-const MOST_NAME: usize = 64;
-
-/// Whether a target can be called so.
-pub fn is_target_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=MOST_NAME).contains(&name.len())
-        && name.bytes().all(fits)
-        && name.as_bytes()[0].is_ascii_alphanumeric()
-        && name != WHOLE
+fn is_none(keys: &u64) -> bool {
+    *keys == 0
 }
-
-/// What the whole drive is called beside its targets.
-const WHOLE: &str = "ssdkit";
 
 impl MemorySpec {
     /// Whether several targets share the device, or may.
@@ -103,11 +103,21 @@ impl MemorySpec {
         self.targets > 1 || !self.units.is_empty() || !self.kinds.is_empty()
     }
 
+    /// Whether one of several targets at least keeps values by key.
+    pub fn has_keyed_parts(&self) -> bool {
+        self.is_shared() && self.keyed().next().is_some()
+    }
+
     /// The targets of rules, by their numbers, and the names of their sets.
     fn sets(&self) -> impl Iterator<Item = (u32, &str)> {
         let ruled = (0..self.targets).filter(|n| self.kind(*n) == TargetKind::Rules);
         let names = self.set_names();
         ruled.enumerate().map(move |(at, n)| (n, names[at.min(names.len() - 1)]))
+    }
+
+    /// The targets that keep values by key, by their numbers.
+    fn keyed(&self) -> impl Iterator<Item = u32> {
+        (0..self.targets).filter(|n| self.kind(*n) == TargetKind::Kv)
     }
 
     /// The names of sets that it has, at least one. What names a set as it is may have a `+`.
@@ -145,13 +155,25 @@ impl MemorySpec {
             let (key, value) = ("rules", self.rules.clone());
             return Err(DriveError::Value { key, value, takes: RULES });
         }
-        if self.streams > 1 && ruled == self.targets as usize {
+        let keyed = self.keyed().count();
+        if keyed == self.targets as usize {
+            let why = "they keep values by key, and one of them at least has blocks: take pblk or \
+                       rules for it, as in target=pblk/kv, or one target";
+            return Err(self.no_targets(why.into()));
+        }
+        if keyed == 0 && self.keys > 0 {
+            let (key, value) = ("keys", self.keys.to_string());
+            return Err(DriveError::Value { key, value, takes: KEY_COUNT });
+        }
+        if self.streams > 1 && ruled + keyed == self.targets as usize {
             let (key, value) = ("streams", self.streams.to_string());
             return Err(DriveError::Value { key, value, takes: STREAMS });
         }
-        if profile.has_units() && ruled > 0 {
-            let (key, value) = ("map_unit", profile.map_unit.to_string());
-            return Err(DriveError::Value { key, value, takes: "4k with target=rules" });
+        for (count, takes) in [(ruled, "4k with target=rules"), (keyed, "4k with target=kv")] {
+            if profile.has_units() && count > 0 {
+                let (key, value) = ("map_unit", profile.map_unit.to_string());
+                return Err(DriveError::Value { key, value, takes });
+            }
         }
         Ok(())
     }
@@ -182,8 +204,7 @@ impl MemorySpec {
         }
         let mut first = 0;
         let parts = (0..).zip(units).map(|(n, units)| {
-            let (rules, ruling) = (None, None);
-            let part = Part { name: target_name(n), first, units, rules, ruling };
+            let part = Part::new(target_name(n), first, units);
             first += units;
             part
         });
@@ -211,7 +232,6 @@ impl MemorySpec {
             (self.shards > 1, "shards"),
             (self.parity > 0, "parity"),
             (has(TargetKind::Batch), "target=batch"),
-            (has(TargetKind::Kv), "target=kv"),
             (self.remote.is_some(), "remote"),
         ] {
             if is_there {
@@ -234,10 +254,14 @@ impl MemorySpec {
         let places = parts.iter().map(|part| self.place(&checked, part).map_err(wrong));
         let places: Vec<_> = places.collect::<Result<_, _>>()?;
         let each: Vec<_> = (places.iter())
-            .map(|(share, place)| self.resolve_one(*share, place, &without, chunks_given))
+            .map(|(share, place)| {
+                self.resolve_one((*share, place), &without, chunks_given, TargetKind::Pblk)
+            })
             .collect::<Result<_, _>>()?;
+        let reserve = self.reserve_for_keys(&places, &without, chunks_given)?;
         let most = |of: fn(&DriveConfig) -> u32| each.iter().map(of).max().unwrap_or(0);
-        let (data, reserve) = (most(DriveConfig::data_chunks), most(|one| one.reserve));
+        let data = most(DriveConfig::data_chunks);
+        let reserve = most(|one| one.reserve).max(reserve);
         let chunk = each[0].geometry.chunk_blocks();
         let idle = each.iter().map(|one| (data - one.data_chunks()) * chunk + one.idle).min();
         let of = places[0].0.of;
@@ -278,7 +302,25 @@ impl MemorySpec {
             parts,
         };
         self.sets().try_for_each(|(n, name)| config.rule(n, name, resolve))?;
+        for n in self.keyed() {
+            config.parts[n as usize].keys = self.keys_of(config.target(n).size);
+        }
         Ok(config)
+    }
+
+    /// Chunks of a unit, beside those that hold data, that targets need which keep values by
+    /// key: those of many keys on few units more than one of blocks.
+    fn reserve_for_keys(
+        &self,
+        places: &[(Share, Place)],
+        profile: &Profile,
+        chunks_given: bool,
+    ) -> Result<u32, DriveError> {
+        self.keyed().try_fold(0, |most, n| {
+            let (share, place) = &places[n as usize];
+            let one = self.resolve_one((*share, place), profile, chunks_given, TargetKind::Kv)?;
+            Ok(most.max(one.reserve))
+        })
     }
 
     /// The same where all targets are pblk, which needs most chunks for itself: so there is
@@ -287,21 +329,25 @@ impl MemorySpec {
         MemorySpec {
             target: TargetKind::Pblk,
             kinds: Vec::new(),
+            keys: 0,
             rules: String::new(),
             ..self.clone()
         }
     }
 
-    /// One target, as if it were a drive.
+    /// One target, as if it were a drive: of blocks, or of keys.
     fn resolve_one(
         &self,
-        share: Share,
-        place: &Place,
+        (share, place): (Share, &Place),
         profile: &Profile,
         chunks_given: bool,
+        kind: TargetKind,
     ) -> Result<DriveConfig, DriveError> {
         let wrong = |why: String| self.no_targets(why);
         let mut one = MemorySpec { targets: 1, units: Vec::new(), ..self.as_pblk() };
+        if kind == TargetKind::Kv {
+            (one.target, one.keys, one.streams) = (kind, self.keys, 1);
+        }
         one.placement = Placement::default();
         if let Some(size) = self.size {
             let parts = u128::from(size) * u128::from(share.parts);
@@ -362,6 +408,11 @@ impl DriveConfig {
         self.rules.is_some() || self.parts.iter().any(|part| part.rules.is_some())
     }
 
+    /// Whether one of its targets at least keeps values by key, beside others.
+    pub fn has_keyed_parts(&self) -> bool {
+        self.parts.iter().any(|part| !part.has_blocks())
+    }
+
     /// Whether its targets can share it so: each has whole MiB, and room for them.
     pub(super) fn is_even(&self) -> bool {
         let spec = &self.spec;
@@ -374,6 +425,7 @@ impl DriveConfig {
                 && part.units > 0
                 && (spec.placement == Placement::Isolate || part.units == 1)
                 && part.end() <= slices
+                && (part.keys == 0 || part.rules.is_none() && KEYS_RANGE.contains(&part.keys))
                 && spec
                     .place(&self.above, part)
                     .is_ok_and(|(_, place)| place.geometry(&self.above).is_ok())
@@ -385,6 +437,7 @@ impl DriveConfig {
             && names.len() == self.parts.len()
             && self.parts.windows(2).all(|two| two[0].end() <= two[1].first.into())
             && self.parts.iter().all(is_part)
+            && self.parts.iter().any(Part::has_blocks)
             && (0..self.targets()).all(|n| self.target(n).fits())
     }
 
@@ -446,111 +499,6 @@ impl DriveConfig {
         at.next_multiple_of(BLOCK_BYTES)
     }
 
-    /// The same drive with another target: of so many units, at the first place that is wide
-    /// enough; one of rules where these are named, as a template or by their text. Gives which
-    /// one it is. Fails with what cannot be, and what to do.
-    pub fn with_target(
-        &self,
-        name: Option<&str>,
-        units: Option<u32>,
-        rules: Option<&str>,
-    ) -> Result<(DriveConfig, u32), String> {
-        let is_free = |name: &str| self.parts.iter().all(|part| part.name != name);
-        let name = match name {
-            Some(name) if !is_target_name(name) => {
-                return Err(format!(
-                    "`{name}` is no name for a target: take 1 to {MOST_NAME} letters, digits, \
-                     dots, dashes or underscores, beginning with a letter or digit, and not {WHOLE}"
-                ));
-            }
-            Some(name) if !is_free(name) => {
-                return Err(format!("there is a target {name} already: take another name"));
-            }
-            Some(name) => name.to_string(),
-            None => (0..).map(target_name).find(|name| is_free(name)).expect("they are few"),
-        };
-        if self.parts.len() == media::MAX_TARGETS {
-            return Err(format!("the drive has {} targets, and no more", media::MAX_TARGETS));
-        }
-        let is_striped = self.spec.placement == Placement::Stripe;
-        let units = match units {
-            Some(_) if is_striped => {
-                let text = "its targets have chunks of all units, as many each: leave --units out";
-                return Err(text.into());
-            }
-            None if is_striped => 1,
-            None => return Err("say how many parallel units it is to have: --units N".into()),
-            Some(0) => return Err("a target needs a parallel unit at least".into()),
-            Some(units) => units,
-        };
-        let Some(first) = self.gap(units) else {
-            let free = self.free_units();
-            return Err(match is_striped {
-                true => "all its chunks are of targets: remove one first".into(),
-                false => format!(
-                    "there are no {units} parallel units beside each other that are nobody's, \
-                     of {free} that are: take fewer, or remove a target first"
-                ),
-            });
-        };
-        let mut next = self.clone();
-        let at = next.parts.iter().filter(|part| part.first < first).count();
-        next.parts.insert(at, Part { name, first, units, rules: None, ruling: None });
-        if next.place(at as u32).geometry(&self.above).is_err() {
-            let text = "no drive is made of so many units of groups that have not as many each";
-            return Err(format!("{text}: take 256 at most, or whole groups"));
-        }
-        let one = next.target(at as u32);
-        if !one.size.is_multiple_of(TARGET_UNIT) || one.size == 0 {
-            let of = u64::from(self.spec.slices(self.above.total_pus()));
-            return Err(format!(
-                "each target has whole MiB, and {units} parallel units have {} bytes: take a \
-                 multiple of {} units",
-                one.size,
-                whole_units(self.size, of),
-            ));
-        }
-        if !next.is_even() {
-            return Err("so few units have no room for what a target keeps for itself".into());
-        }
-        if let Some(rules) = rules {
-            if self.profile.has_units() {
-                return Err("it maps units of several blocks, and rules decide of each".into());
-            }
-            next.rule(at as u32, rules, resolve_text).map_err(|e| match e {
-                DriveError::Template { name, source } => format!("--rules {name}: {source}"),
-                e => e.to_string(),
-            })?;
-        }
-        Ok((next, at as u32))
-    }
-
-    /// The same drive without a target.
-    pub fn without_target(&self, name: &str) -> Result<DriveConfig, String> {
-        let mut next = self.clone();
-        next.parts.retain(|part| part.name != name);
-        if next.parts.len() == self.parts.len() {
-            return Err(format!("there is no target {name}: `target list` tells them"));
-        }
-        if next.parts.is_empty() {
-            return Err(format!("{name} is the only target, and a drive has one at least"));
-        }
-        Ok(next)
-    }
-
-    /// The first place for so many units beside each other.
-    fn gap(&self, units: u32) -> Option<u32> {
-        let end = u64::from(self.spec.slices(self.above.total_pus()));
-        let mut at = 0;
-        for part in &self.parts {
-            if at + u64::from(units) <= part.first.into() {
-                break;
-            }
-            at = part.end();
-        }
-        (at + u64::from(units) <= end).then_some(at as u32)
-    }
-
     /// A target of it, on its part of the device.
     pub fn target(&self, target: u32) -> DriveConfig {
         if self.parts.is_empty() {
@@ -561,6 +509,7 @@ impl DriveConfig {
         let part = &self.parts[target as usize];
         (one.spec.targets, one.spec.units, one.parts) = (1, Vec::new(), Vec::new());
         (one.name, one.spec.target) = (format!("{}: {}", self.name, part.name), part.kind());
+        one.spec.keys = part.keys;
         let (rules, control) = part.ruling.clone().unzip();
         (one.rules, one.control) = (rules, control.flatten());
         one.size = (u128::from(self.size) * u128::from(parts) / u128::from(of)) as u64;

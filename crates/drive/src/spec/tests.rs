@@ -415,7 +415,7 @@ fn targets_are_all_of_the_drive() {
         ("mem:ref,size=1G,targets=2,shards=2", "shards is for a drive of one target"),
         ("mem:tlc,size=1G,units=99", "`units` cannot be `99` in the drive's name"),
         ("mem:tlc,size=1G,units=8/8,shards=2", "`units` cannot be `8/8` in the drive's name"),
-        ("mem:tlc,size=1G,target=pblk/kv", "`target` cannot be `pblk/kv` in the drive's name"),
+        ("mem:tlc,size=1G,target=kv/kv", "`target` cannot be `kv/kv` in the drive's name"),
         ("mem:tlc,size=1G,targets=2,parity=4", "`targets` cannot be `2` in the drive's name"),
         ("mem:tlc,size=1G,targets=2,parity=4", "parity is for a drive of one target"),
         ("mem:tlc,size=1G,targets=2,target=batch", "target=batch is for a drive of one target"),
@@ -442,13 +442,13 @@ fn targets_come_and_go() {
     assert_eq!((config.free_units(), config.size), (18, 1 << 30));
     let firsts: Vec<u64> = (0..3).map(|n| config.first_byte(n)).collect();
     assert_eq!(firsts, [0, 128 << 20, 192 << 20]);
-    let (more, at) = config.with_target(Some("mine"), Some(16), None).unwrap();
+    let (more, at) = config.with_target(Some("mine"), Some(16), NewTarget::Pblk).unwrap();
     assert_eq!((at, more.free_units(), more.first_byte(3)), (3, 2, 448 << 20));
     assert_eq!(more.target(3).size, 512 << 20);
     // A hole is filled by what fits there, under a name that is free.
     let less = more.without_target("target1").unwrap();
     assert_eq!((less.targets(), less.free_units()), (3, 4));
-    let (again, at) = less.with_target(None, Some(2), None).unwrap();
+    let (again, at) = less.with_target(None, Some(2), NewTarget::Pblk).unwrap();
     assert_eq!((at, again.parts == more.parts), (1, true));
     for (name, units, why) in [
         (Some("mine"), Some(1), "already"),
@@ -459,21 +459,32 @@ fn targets_come_and_go() {
         (None, Some(0), "a parallel unit at least"),
         (None, None, "--units"),
     ] {
-        let e = less.with_target(name, units, None).err().unwrap_or_default();
+        let e = less.with_target(name, units, NewTarget::Pblk).err().unwrap_or_default();
         assert!(e.contains(why), "{name:?}: {e}");
     }
     assert!(less.without_target("target1").err().unwrap().contains("there is no target"));
     let one = mem("mem:tlc,size=1G,units=8").unwrap();
     assert!(one.without_target("target0").err().unwrap().contains("one at least"));
     let odd = mem("mem:tlc,size=48M,units=2/2").unwrap();
-    let e = odd.with_target(None, Some(1), None).err().unwrap();
+    let e = odd.with_target(None, Some(1), NewTarget::Pblk).err().unwrap();
     assert!(e.contains("take a multiple of 2 units"), "{e}");
     // Slices of all units are alike.
     let striped = mem("mem:tlc,size=1G,targets=4,placement=stripe").unwrap();
-    assert!(striped.with_target(None, None, None).err().unwrap().contains("remove one first"));
+    assert!(
+        striped
+            .with_target(None, None, NewTarget::Pblk)
+            .err()
+            .unwrap()
+            .contains("remove one first")
+    );
     let less = striped.without_target("target2").unwrap();
-    assert!(less.with_target(None, Some(1), None).err().unwrap().contains("leave --units out"));
-    let (again, at) = less.with_target(None, None, None).unwrap();
+    assert!(
+        less.with_target(None, Some(1), NewTarget::Pblk)
+            .err()
+            .unwrap()
+            .contains("leave --units out")
+    );
+    let (again, at) = less.with_target(None, None, NewTarget::Pblk).unwrap();
     assert_eq!((at, again.parts == striped.parts, again.first_byte(2)), (2, true, 512 << 20));
 }
 
