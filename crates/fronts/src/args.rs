@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use drive::error::Error;
 use drive::fault_rules::FaultArgs;
-use drive::spec::{DriveSpec, Found, NbdAddress, StorageSpec, Store};
+use drive::spec::{DriveConfig, DriveSpec, Found, NbdAddress, StorageSpec, Store};
 use measure::options::whole;
 use measure::units;
 
@@ -34,9 +34,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = units::duration_ns, requires = "channel")]
     pub linger: Option<u64>,
     /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
-    /// key-value store.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["nbd", "channel"])]
+    /// key-value store, or a target of it does, beside others with blocks.
+    #[arg(long, value_name = "ADDRESS")]
     pub redis: Option<NbdAddress>,
+    /// Redis: whose keys, of several targets that keep values by key [default: the only one].
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    pub target: Option<String>,
     /// Where figures are to be had over HTTP while it runs, as Prometheus reads them and `ssdkit
     /// top` shows them: [HOST:]PORT, without a host of this machine alone.
     #[arg(long, value_name = "ADDRESS")]
@@ -44,7 +47,7 @@ pub struct ServeArgs {
     /// Where the rules of a drive with target=rules are asked for and installed while it is
     /// served, by `ssdkit rules`, and where targets of one with several come and go, by `ssdkit
     /// target`: a socket's path, for its owner alone.
-    #[arg(long, value_name = "PATH", value_parser = socket_path, conflicts_with = "redis")]
+    #[arg(long, value_name = "PATH", value_parser = socket_path)]
     pub control: Option<PathBuf>,
     /// Redis: when writes are durable, as appendfsync [default: always].
     #[arg(long, value_enum, requires = "redis")]
@@ -96,6 +99,38 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
 }
 
 impl ServeArgs {
+    /// Whether Redis clients get the keys of one of several targets, beside what others get of
+    /// the drive. Refuses what is only there then.
+    pub fn serves_target_keys(&self) -> Result<bool, Error> {
+        if self.redis.is_none() {
+            return Ok(false);
+        }
+        let config = match &self.drive {
+            DriveSpec::Memory(spec) if spec.has_keyed_parts() => Some(spec.resolve()?),
+            DriveSpec::File(spec) => Some(spec.config()?),
+            _ => None,
+        };
+        if let Some(config) = config.filter(DriveConfig::has_keyed_parts) {
+            crate::keys::choose(&config, self.target.as_deref())?;
+            crate::redis::check_keyed(self)?;
+            return Ok(true);
+        }
+        let beside = [
+            (self.nbd.is_some(), "--nbd"),
+            (self.channel.is_some(), "--channel"),
+            (self.control.is_some(), "--control"),
+            (self.target.is_some(), "--target"),
+        ];
+        match beside.into_iter().find(|(is_there, _)| *is_there) {
+            Some((_, option)) => Err(Error::Usage(format!(
+                "--redis and {option} together are for a drive of several targets, of which one \
+                 keeps values by key: leave one of them out, or take such a drive, as with \
+                 target=pblk/kv"
+            ))),
+            None => Ok(false),
+        }
+    }
+
     /// Whether the drive can be served, as far as its name tells.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Usage(text));

@@ -9,6 +9,7 @@ mod blocks;
 mod control;
 mod desk;
 mod figures;
+mod keys;
 mod redis;
 mod rulebook;
 mod serve;

@@ -15,6 +15,8 @@ mod found;
 mod keyed;
 mod tended;
 
+pub(crate) use self::keyed::{MEMORY, check as check_keyed};
+
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -56,7 +58,7 @@ use drive::stack::{self, needs_stories, new_device, old_device};
 use drive::whole::{Boxed, Drive};
 
 /// Operations of the tree that may wait at once.
-const OPERATIONS: usize = 256;
+pub(crate) const OPERATIONS: usize = 256;
 
 /// Commands outside the store's hands at once.
 const DEPTH: usize = 384;
@@ -437,7 +439,7 @@ fn no_keys(config: &DriveConfig, e: OpenError) -> Error {
     }
 }
 
-fn when(args: &ServeArgs) -> Sync {
+pub(crate) fn when(args: &ServeArgs) -> Sync {
     match args.sync.unwrap_or_default() {
         SyncWhen::Always => Sync::Always,
         SyncWhen::Everysec => Sync::EverySecond,

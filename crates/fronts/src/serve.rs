@@ -8,12 +8,13 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use device::realtime::Clock;
 use exports::nbd::{Server, StopHandle};
-use exports::{Limits, SharedDrive, channels};
+use exports::{DriveLost, Limits, SharedDrive, channels, redis};
 use measure::{WriteAmplification, units};
 use metrics::Facts;
 use port::Time;
@@ -57,7 +58,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let args = &ServeArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
-    if args.redis.is_some() {
+    if args.redis.is_some() && !args.serves_target_keys()? {
         return crate::redis::run(args, out);
     }
     let faults = args.faults.read(args.seed)?;
@@ -67,7 +68,9 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let nbd = args.nbd.as_ref().map(|nbd| first_of(&resolve(nbd)?, Server::bind)).transpose()?;
     let channel = args.channel.as_deref().map(channels::Server::bind).transpose();
     let channel = channel.map_err(|e| Error::Failed(e.to_string()))?;
+    let by_key = args.redis.as_ref().map(|at| first_of(&resolve(at)?, redis::Server::bind));
     let fronts = Fronts {
+        redis: by_key.transpose()?,
         nbd: nbd.map(|server| server.with(limits)),
         channel: channel.map(|server| server.with(limits)),
         linger: args.linger.map_or(LINGER, Duration::from_nanos),
@@ -191,7 +194,16 @@ impl Serving<'_> {
             self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
-        let served = fronts.served(&drive)?;
+        let served = match fronts.served(&drive, args.target.as_deref()) {
+            Ok(served) => served,
+            Err(why) => {
+                // It was only read, and is put away so.
+                if drive.outlives() {
+                    drive.end(ready)?.put_away()?;
+                }
+                return Err(why);
+            }
+        };
         let installer = drive.rules();
         let text = drive.lower(0).device().medium().text().map_err(|e| failed(&e))?;
         let bytes = drive.shape().bytes;
@@ -206,20 +218,23 @@ impl Serving<'_> {
             Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
             None => Lent::new(drive, ready),
         };
-        let shared = SharedDrive::new(lent).hurried_by(Lent::hurry);
+        let shared = Arc::new(SharedDrive::new(lent).hurried_by(Lent::hurry));
         let at = fronts.addresses(args).map_err(|e| Error::system("serve", &e))?;
         let url = figures.as_ref().map(|figures| figures.url.clone());
         let mut announce = || -> io::Result<()> {
             if args.json {
-                let mut json = json!({ "serving": at[0], "drive": name, "size_bytes": bytes });
+                let mut json = json!({ "serving": at[0].1, "drive": name, "size_bytes": bytes });
                 if let Some(recovery) = recovery {
                     json["recovery"] = recovery.to_json();
                 }
                 if !damaged.is_empty() {
                     json["damaged"] = damaged.clone().into();
                 }
-                if let Some(channel) = at.get(1) {
-                    json["channel"] = channel.as_str().into();
+                for (front, address) in &at[1..] {
+                    json[front] = address.as_str().into();
+                }
+                if let Some(keys) = &served.keys {
+                    json["keys"] = keys.name.as_str().into();
                 }
                 if let Some(path) = &args.control {
                     json["control"] = path.display().to_string().into();
@@ -230,7 +245,7 @@ impl Serving<'_> {
                 writeln!(out, "{json}")?;
             } else {
                 let size = units::capacity(bytes);
-                writeln!(out, "serving {name} ({size}) at {}", at.join(" and "))?;
+                writeln!(out, "{}", served.text(name, &size, &at))?;
                 if let Some(path) = &args.control {
                     writeln!(out, "control at {}", path.display())?;
                 }
@@ -242,13 +257,14 @@ impl Serving<'_> {
             out.flush()
         };
         let (running, ended) = channel();
-        let front = if fronts.nbd.is_some() { "nbd" } else { "channel" };
+        let front = at[0].0;
         let served = std::thread::scope(|scope| {
             let tender = std::thread::Builder::new().name("tender".into());
             tender.spawn_scoped(scope, || tend(&shared, ended)).map_err(|e| no_thread(&e))?;
             let facts = Facts { drive: name.clone(), front, bytes };
             let figures = figures.map(|it| it.serve(scope, AtLock(&shared), facts));
-            let tenants = || Tenants::new(&shared, served.exports.as_ref(), text);
+            let keys = served.keys.as_ref().map(|keys| keys.name.as_str());
+            let tenants = || Tenants::new(&shared, (served.exports.as_ref(), keys), text);
             let control = control.map(|socket| match installer {
                 Some(installer) => socket.serve(scope, Rulebook::new(installer)),
                 None => socket.serve(scope, tenants()),
@@ -257,7 +273,7 @@ impl Serving<'_> {
             // Until the server has ended.
             let _figures = figures.transpose()?;
             announce()?;
-            let report = fronts.run(&served, &shared);
+            let report = fronts.run(&served, &shared, (args, config));
             drop(running);
             Ok::<_, Error>(report)
         });
@@ -266,7 +282,9 @@ impl Serving<'_> {
             Ok(report) => (report?, None),
             Err(e) => (Reports::default(), Some(e)),
         };
-        drop(shared.into_port().map_err(|e| failed(&e))?);
+        // Nobody else has it any more, but where a thread of it died.
+        let shared = Arc::into_inner(shared).ok_or(DriveLost).and_then(SharedDrive::into_port);
+        drop(shared.map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
         let (counters, injected) = (drive.counters(), drive.injected());
         let parity = drive.parity();
@@ -282,10 +300,10 @@ impl Serving<'_> {
         }
         if args.json {
             let mut json = json!({
-                "connections": report.nbd.connections + report.channel.channels,
+                "connections": report.connections(),
                 "refused": report.refused(),
                 "faults": report.faults(),
-                "evicted": report.nbd.evicted,
+                "evicted": report.evicted(),
                 "user_blocks": counters.user,
                 "gc_blocks": counters.gc,
                 "padding_blocks": counters.padding,
@@ -298,6 +316,10 @@ impl Serving<'_> {
                 let all = all.map(|wa| wa.total);
                 json["parity"] = Redundancy::new(parity, all).to_json();
             }
+            if args.redis.is_some() {
+                json["commands"] = report.redis.commands.into();
+                json["flushes"] = report.redis.flushes.into();
+            }
             state.add_to(&before, geometry, &mut json);
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
@@ -307,7 +329,7 @@ impl Serving<'_> {
             writeln!(
                 out,
                 "stopped after {} ({} refused, {} faulty); the drive is {}",
-                units::exactly(report.nbd.connections + report.channel.channels, "connection"),
+                units::exactly(report.connections(), "connection"),
                 report.refused(),
                 report.faults(),
                 if outlives { "shut down" } else { "flushed" },

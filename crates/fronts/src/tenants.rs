@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use drive::lent::Lent;
 use drive::shared::{Damaged, Shared};
-use drive::spec::DriveConfig;
+use drive::spec::{DriveConfig, NewTarget};
 use drivefile::ChangingText;
 use exports::SharedDrive;
 use exports::nbd::{Export, Exports, StopHandle};
@@ -42,6 +42,8 @@ pub(crate) struct Tenants<'a> {
     drive: &'a SharedDrive<Lent>,
     /// Where they are exported, if they are.
     exports: Option<&'a Exports>,
+    /// The one whose keys are served, if one's are.
+    keys: Option<&'a str>,
     /// What its file says, where it has one. Held by who changes something.
     text: Mutex<Option<ChangingText>>,
     /// The rules of each target that is made of some, by the target's name.
@@ -55,10 +57,11 @@ impl<'a> Tenants<'a> {
     /// Of a drive that has several targets, which is there.
     pub fn new(
         drive: &'a SharedDrive<Lent>,
-        exports: Option<&'a Exports>,
+        (exports, keys): (Option<&'a Exports>, Option<&'a str>),
         text: Option<ChangingText>,
     ) -> Tenants<'a> {
-        let tenants = Tenants { drive, exports, text: Mutex::new(text), books: Mutex::default() };
+        let tenants =
+            Tenants { drive, exports, keys, text: Mutex::new(text), books: Mutex::default() };
         if let Ok(config) = tenants.config() {
             config.parts.iter().for_each(|part| tenants.open_book(&part.name));
         }
@@ -140,12 +143,12 @@ impl<'a> Tenants<'a> {
     fn create(
         &self,
         file: &mut Option<ChangingText>,
-        (name, units, rules): (Option<&str>, Option<u32>, Option<&str>),
+        (name, units, kind): (Option<&str>, Option<u32>, NewTarget<'_>),
         wait: &mut dyn FnMut(&str),
         stop: &StopHandle,
     ) -> Result<Value, Refused> {
         let before = self.config()?;
-        let (next, n) = before.with_target(name, units, rules)?;
+        let (next, n) = before.with_target(name, units, kind)?;
         // Nothing new is to be had of a drive that can only be read, whatever comes first then.
         let fault = self.drive.look(|lent, _| lent.drive().fault()).map_err(|e| e.to_string())?;
         if let Some((why, _)) = fault {
@@ -184,6 +187,12 @@ impl<'a> Tenants<'a> {
         wait: &mut dyn FnMut(&str),
         stop: &StopHandle,
     ) -> Result<Value, Refused> {
+        if self.keys == Some(name) {
+            return Err(format!(
+                "the keys of {name} are served over Redis: serve the drive without --redis, or \
+                 with the keys of another target, to remove it"
+            ));
+        }
         let before = self.config()?;
         let next = before.without_target(name)?;
         self.may_go(name, destroys)?;
@@ -221,17 +230,21 @@ impl<'a> Tenants<'a> {
     /// Refuses to remove what may be found again another time, unless it may be lost, and the
     /// last that is served.
     fn may_go(&self, name: &str, destroys: bool) -> Result<(), Refused> {
-        let (damage, damaged, all) = self.with(|shared, _| {
+        let (damage, others) = self.with(|shared, _| {
             let damage = shared.damage_of(name).map(ToString::to_string);
-            (damage, shared.damaged().len(), shared.config().targets() as usize)
+            let parts = shared.config().parts.iter();
+            let others = parts.filter(|part| part.keys == 0 && part.name != name);
+            let others = others.filter(|part| shared.damage_of(&part.name).is_none());
+            (damage, others.count())
         })?;
         match damage {
             Some(why) if !destroys => Err(format!(
                 "{name} is damaged: {why}; another start may find what it holds, and --destroy \
                  says that it may be lost"
             )),
-            None if all - damaged == 1 => Err(format!(
-                "{name} is the only target that is not damaged, and a drive has one at least"
+            None if others == 0 => Err(format!(
+                "{name} is the only target that is not damaged and has blocks, and a drive has one \
+                 at least"
             )),
             _ => Ok(()),
         }
@@ -297,6 +310,7 @@ fn told(config: &DriveConfig, n: u32) -> Value {
     json!({
         "name": part.name,
         "target": part.kind().name(),
+        "keys": (part.keys > 0).then_some(part.keys),
         "set": one.rules.as_ref().map(|rules| &rules.set().name.text),
         "size_bytes": one.size,
         "first_byte": config.first_byte(n),
@@ -305,6 +319,23 @@ fn told(config: &DriveConfig, n: u32) -> Value {
         "flash_bytes": one.above.blocks() * BLOCK_BYTES,
         "damaged": null,
     })
+}
+
+/// The units that a new target is asked for with, and what it is to be.
+fn new_target(asked: &Value) -> Result<(Option<u32>, NewTarget<'_>), Refused> {
+    let number = |key: &str| match asked.get(key).map(Value::as_u64) {
+        Some(None) => Err(format!("{key} are a number")),
+        number => Ok(number.flatten()),
+    };
+    let units = number("units")?.map(u32::try_from).transpose();
+    let units = units.map_err(|_| "so many units".to_string())?;
+    let kind = match (number("keys")?, asked.get("rules").and_then(Value::as_str)) {
+        (Some(_), Some(_)) => return Err("it has rules or keys, and not both".into()),
+        (Some(keys), None) => NewTarget::Kv(keys),
+        (None, Some(rules)) => NewTarget::Rules(rules),
+        (None, None) => NewTarget::Pblk,
+    };
+    Ok((units, kind))
 }
 
 impl Desk for Tenants<'_> {
@@ -332,14 +363,9 @@ impl Desk for Tenants<'_> {
             Some("create") if !["name", "rules"].iter().all(is_text) => {
                 Err("a name and rules are texts".into())
             }
-            Some("create") => match asked.get("units").map(Value::as_u64) {
-                Some(Some(units)) if units > u64::from(u32::MAX) => Err("so many units".into()),
-                Some(None) => Err("units are a number".into()),
-                units => {
-                    let units = units.flatten().map(|units| units as u32);
-                    self.create(&mut file, (text("name"), units, text("rules")), wait, stop)
-                }
-            },
+            Some("create") => new_target(asked).and_then(|(units, kind)| {
+                self.create(&mut file, (text("name"), units, kind), wait, stop)
+            }),
             Some("remove") => match text("name") {
                 Some(name) => {
                     let destroys = asked.get("destroy") == Some(&true.into());

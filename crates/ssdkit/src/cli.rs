@@ -38,7 +38,7 @@ Drives:
   spare=0.2     (T - U) / T, T the physical and U the logical pages of data
   store=memory  what is kept: memory, checksum, none
   target=pblk   what translates: pblk, rules (a rule set); no blocks, for serve --redis and
-                ycsb: batch (batched writes), kv (values by key); pblk/rules: of each target
+                ycsb: batch (batched writes), kv (values by key); pblk/rules/kv: of each target
   rules=minimal the set of target=rules: a file, minimal, latency:N, throughput:N, longevity:N;
                 of several such targets latency:2+minimal
   keys=1M       keys that target=kv has room for; one for each 4 KiB of its size
@@ -259,6 +259,7 @@ Examples:
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --fault medium:bitrot,probability=1e-4
   ssdkit serve mem:znand,size=1G --redis 127.0.0.1:6379 --sync everysec
   ssdkit serve ./keys.ssd --redis /tmp/redis.sock
+  ssdkit serve mem:tlc,size=1G,target=pblk/kv --nbd /tmp/ssd.sock --redis /tmp/keys.sock
   ssdkit serve mem:tlc,size=1G,units=8/8 --nbd /tmp/ssd.sock --control /tmp/control.sock
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --metrics 9100
 

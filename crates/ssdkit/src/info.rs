@@ -219,6 +219,17 @@ impl Health {
     }
 }
 
+/// What a target is, in words.
+fn what_it_is(one: &DriveConfig) -> String {
+    match (&one.rules, one.spec.target) {
+        (Some(rules), _) => set_in_words(rules.set()),
+        (None, TargetKind::Kv) => {
+            format!("kv: up to {} keys, for `serve --redis`", units::count(one.keys() as f64))
+        }
+        (None, kind) => kind.name().into(),
+    }
+}
+
 /// What a rule set is.
 fn set_in_words(set: &rules::syntax::Set) -> String {
     let (rules, applications) = (set.rules.len() as u64, set.applications.len() as u64);
@@ -322,17 +333,11 @@ impl Info {
         line("profile", format!("{}: {}", about.name, about.about));
         match config.spec.target {
             TargetKind::Pblk => {}
-            TargetKind::Rules => {
-                let set = config.rules.as_ref().map(|rules| rules.set());
-                line("target", set.map_or(String::new(), set_in_words));
-            }
+            TargetKind::Rules => line("target", what_it_is(config)),
             TargetKind::Batch => {
                 line("target", "batch: batches of pages, for `serve --redis`".into());
             }
-            TargetKind::Kv => {
-                let keys = units::count(config.keys() as f64);
-                line("target", format!("kv: up to {keys} keys, for `serve --redis`"));
-            }
+            TargetKind::Kv => line("target", what_it_is(config)),
         }
         line(
             "capacity",
@@ -359,7 +364,7 @@ impl Info {
                     units::exactly(units.into(), "parallel unit"),
                     chunks.start,
                     chunks.end - 1,
-                    one.rules.as_ref().map_or("pblk".into(), |rules| set_in_words(rules.set())),
+                    what_it_is(&one),
                 ),
             );
         }

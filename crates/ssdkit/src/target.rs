@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use measure::options::whole;
+use measure::options::{count, whole};
 use measure::units;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ Examples:
   ssdkit target list ./control.sock
   ssdkit target create ./control.sock logs --units 4
   ssdkit target create ./control.sock mine --units 4 --rules latency:2
+  ssdkit target create ./control.sock values --units 4 --keys 10k
   nbdinfo 'nbd+unix:///logs?socket=./drive.sock'
   ssdkit target remove ./control.sock logs
   ssdkit target list ./control.sock --json";
@@ -73,6 +74,10 @@ struct CreateArgs {
     /// [default: it is pblk].
     #[arg(long, value_name = "SET")]
     rules: Option<String>,
+    /// It keeps values by key, and has room for so many keys: who serves the drive the next time
+    /// with --redis serves them.
+    #[arg(long, value_name = "N", value_parser = count, conflicts_with = "rules")]
+    keys: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -131,9 +136,10 @@ fn number(value: &Value) -> u64 {
 /// A target in a line.
 fn line(target: &Value) -> String {
     let units = units::exactly(number(&target["parallel_units"]), "parallel unit");
-    let what = match target["set"].as_str() {
-        Some(set) => format!("rules: {}", harmless(set)),
-        None => harmless(target["target"].as_str().unwrap_or_default()).to_string(),
+    let what = match (target["set"].as_str(), target["keys"].as_u64()) {
+        (Some(set), _) => format!("rules: {}", harmless(set)),
+        (None, Some(keys)) => format!("kv: up to {} keys", units::count(keys as f64)),
+        (None, None) => harmless(target["target"].as_str().unwrap_or_default()).to_string(),
     };
     let damage = target["damaged"].as_str();
     let damage = damage.map_or(String::new(), |why| format!("; damaged: {}", harmless(why)));
@@ -169,6 +175,9 @@ fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
     if let Some(rules) = &args.rules {
         asked["rules"] = rules_to_tell(rules)?.into();
+    }
+    if let Some(keys) = args.keys {
+        asked["keys"] = keys.into();
     }
     let answer = ask(&args.socket, &asked, args.json, out)?;
     if let Some(warning) = answer["warning"].as_str() {

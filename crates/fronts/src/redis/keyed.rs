@@ -17,10 +17,10 @@ use crate::args::ServeArgs;
 use drive::restore::faded;
 
 /// Memory for values on their way where nobody says how much, in bytes.
-const MEMORY: u64 = 256 << 20;
+pub(crate) const MEMORY: u64 = 256 << 20;
 
 /// Such a drive has neither pages nor anything else that may be on it.
-pub(super) fn check(args: &ServeArgs) -> Result<(), Error> {
+pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
     if let Some(pages) = args.pages.map(StoreKind::name) {
         return refuse(format!(
             "--pages {pages} keeps the pages of a tree, and the drive has values by key \

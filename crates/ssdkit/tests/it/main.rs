@@ -2,6 +2,7 @@
 //! linked costs as much as all of them.
 
 mod bench;
+mod beside;
 mod binary;
 mod blocks;
 mod channels;

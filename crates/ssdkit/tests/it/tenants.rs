@@ -22,7 +22,13 @@ const DRIVE: &str = "mem:ref,size=64M,pages=16,groups=2,units=4/4";
 
 /// A drive that is served, with its control socket.
 pub fn serve(at: &Path, drive: &str) -> Served {
-    let line = format!("serve {drive} --nbd ./drive.sock --control ./control.sock --json");
+    serve_with(at, drive, &[])
+}
+
+/// The same with more options.
+pub fn serve_with(at: &Path, drive: &str, more: &[&str]) -> Served {
+    let more = more.join(" ");
+    let line = format!("serve {drive} --nbd ./drive.sock --control ./control.sock --json {more}");
     Served::start(ssdkit(&line).current_dir(at))
 }
 
