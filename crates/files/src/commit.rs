@@ -44,6 +44,24 @@ impl<D: Disk> Files<D> {
         self.go_on(false)
     }
 
+    /// How many commits have begun since the files were mounted that had something to do: also
+    /// those of a transaction that was full.
+    pub fn commits_begun(&self) -> u64 {
+        self.running.number - 1
+    }
+
+    /// How many of them are over: all is durable that was done before the last of those began. It
+    /// is 1 less than have begun while one is under way, and after one that failed.
+    pub fn commits_over(&self) -> u64 {
+        let is_under_way = self.journal.as_ref().is_some_and(|it| it.is_writing());
+        self.commits_begun() - u64::from(is_under_way)
+    }
+
+    /// What the disk failed at, where nothing changes any more ([`FilesError::Aborted`]).
+    pub fn failure(&self) -> Option<DiskError> {
+        self.aborted
+    }
+
     /// Commits what changed; `names`: of folders, too.
     pub(crate) fn commit(&mut self, names: bool) -> Result<(), FilesError> {
         self.begin_transaction(names)?;
@@ -110,7 +128,7 @@ impl<D: Disk> Files<D> {
     /// Takes the steps of the transaction under way for which the disk is ready; `wait`: all.
     /// Whether none is under way any more.
     pub(crate) fn go_on(&mut self, wait: bool) -> Result<bool, FilesError> {
-        if self.aborted {
+        if self.aborted.is_some() {
             return Err(FilesError::Aborted);
         }
         while let Some(journal) = self.journal.as_mut().filter(|it| it.is_writing()) {
@@ -186,7 +204,9 @@ impl<D: Disk> Files<D> {
     }
 
     fn abort_on_error<T>(&mut self, result: Result<T, DiskError>) -> Result<T, FilesError> {
-        self.aborted |= result.is_err();
+        if let Err(error) = &result {
+            self.aborted.get_or_insert(*error);
+        }
         Ok(result?)
     }
 }

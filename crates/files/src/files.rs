@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::bag::{Bag, Store};
-use crate::disk::{BLOCK, Disk};
+use crate::disk::{BLOCK, Disk, DiskError};
 use crate::error::FilesError;
 use crate::journal::Journal;
 use crate::kept::Kept;
@@ -81,7 +81,8 @@ pub struct Files<D> {
     /// Files of which a write in the background failed, and nobody was told.
     pub(crate) failed: BTreeSet<Inode>,
     pub(crate) kept: Kept,
-    pub(crate) aborted: bool,
+    /// Nothing changes any more, since this went wrong.
+    pub(crate) aborted: Option<DiskError>,
 }
 
 /// Whether something can be called so.
@@ -173,7 +174,7 @@ impl<D: Disk> Files<D> {
             unflushed: false,
             failed: BTreeSet::new(),
             kept: Kept::default(),
-            aborted: false,
+            aborted: None,
         }
     }
 
@@ -267,7 +268,7 @@ impl<D: Disk> Files<D> {
     /// Carries out what a program did. It is whole, or an error and nothing happened; where the
     /// disk failed in the middle of something long, a part of that may have happened.
     pub fn apply(&mut self, operation: &Operation) -> Result<(), FilesError> {
-        if self.aborted {
+        if self.aborted.is_some() {
             return Err(FilesError::Aborted);
         }
         match operation {

@@ -339,7 +339,7 @@ impl<D: Disk> Files<D> {
 
     /// Does what a kernel may do by itself. What is not dirty or not there is left alone.
     pub fn write_back(&mut self, what: WriteBack) -> Result<(), FilesError> {
-        if self.aborted {
+        if self.aborted.is_some() {
             return Err(FilesError::Aborted);
         }
         match what {

@@ -455,11 +455,6 @@ impl DriveDisk {
         self.0.borrow().now
     }
 
-    /// Flushes that were asked for.
-    pub fn flushes(&self) -> u64 {
-        self.0.borrow().asked[Engine::kind(BlockOp::Flush)].requests
-    }
-
     /// What was asked: reads, writes, flushes, trims.
     pub fn asked(&self) -> [Asked; 4] {
         self.0.borrow().asked

@@ -157,9 +157,18 @@ impl OnDrive {
     /// Makes durable what syncs asked for that were answered, when the drive is done with those
     /// before.
     fn commit_answered(&mut self, now: Instant) {
-        let Some(speculation) = &mut self.speculation else { return };
-        if let Err(error) = Self::go_on(&mut self.files, &self.disk, speculation, now) {
-            speculation.fail(error);
+        let Self { files, disk, speculation, .. } = self;
+        let Some(speculation) = speculation.as_mut().filter(|it| !it.is_stopped()) else { return };
+        let Err(error) = Self::go_on(files, disk, speculation, now) else { return };
+        // What was tried since does not tell what went wrong.
+        let error = files.failure().map_or(error, FilesError::from);
+        let errno = Errno::from_raw_os_error(error.errno());
+        self.is_aborted |= files.failure().is_some();
+        let durable = speculation.fail(error, self.late.iter().map(|it| it.0));
+        if speculation.failed.is_none() {
+            for (number, ticket) in self.late.drain(..) {
+                self.waits.end(ticket, (number > durable).then_some(errno));
+            }
         }
     }
 
@@ -170,16 +179,19 @@ impl OnDrive {
         speculation: &mut Speculation,
         now: Instant,
     ) -> Result<(), FilesError> {
-        // Also of one that began as the transaction was full.
-        let mut is_over = files.is_committed()?;
-        if is_over && !speculation.is_endless() && speculation.wants_commit(now) {
-            speculation.began(now, disk.flushes());
-            files.begin_commit()?;
-            is_over = files.is_committed()?;
-        }
-        if is_over && speculation.is_endless() {
+        let look = |files: &mut Files<DriveDisk>, speculation: &mut Speculation| {
+            let looked = files.is_committed();
             // What it found done may still be under way on the drive.
-            speculation.ends(disk.until(Time::ZERO).unwrap_or(now), disk.flushes());
+            speculation.end(files.commits_over(), disk.until(Time::ZERO).unwrap_or(now));
+            looked
+        };
+        speculation.note(files.commits_begun());
+        speculation.join(now, files.commits_over());
+        look(files, speculation)?;
+        if speculation.wants_commit(now) && files.commits_over() == files.commits_begun() {
+            files.begin_commit()?;
+            speculation.began(now, files.commits_begun());
+            look(files, speculation)?;
         }
         Ok(())
     }
@@ -359,6 +371,9 @@ impl Watcher for OnDrive {
         self.cached.note(operation);
         self.unreadable.note(operation);
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
+        if let Some(speculation) = &mut self.speculation {
+            speculation.note(self.files.commits_begun());
+        }
         if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| it.answers()) {
             speculation.answer();
             self.counts.count(kind(operation), came.0, 0);
@@ -371,7 +386,7 @@ impl Watcher for OnDrive {
         };
         if is_sync {
             self.counts.count(kind(operation), came.0, 0);
-            if let Some(speculation) = self.speculation.as_mut().filter(|it| !it.is_off) {
+            if let Some(speculation) = self.speculation.as_mut().filter(|it| it.is_on()) {
                 let ticket = self.waits.open(kind(operation), came.0);
                 self.late.push_back((speculation.answer_late(), ticket));
                 self.commit_answered(came.0);

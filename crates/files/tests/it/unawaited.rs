@@ -79,3 +79,34 @@ fn what_is_done_meanwhile_comes_with_the_next() {
     assert_eq!(left(&files), vec![3; 5000]);
     assert_eq!(files.is_committed(), Ok(true));
 }
+
+/// Who waits for a commit finds that it is over also while the next is under way, which a full
+/// transaction began.
+#[test]
+fn commits_are_counted_that_are_over() {
+    const FILE: Inode = Inode(2);
+    let journal_blocks = Some(64);
+    let options = Options { journal: Journal::Data, journal_blocks, ..Options::default() };
+    let files = Files::format(Memory::new(512), options).unwrap();
+    let mut files = Files::mount(Late::new(files.into_disk(), 1000)).unwrap();
+    let commits = |files: &Files<Late<Memory>>| (files.commits_begun(), files.commits_over());
+    let (parent, kind, mode) = (Inode::ROOT, Kind::File, 0o600);
+    let create = Operation::Create { parent, name: b"f".to_vec(), inode: FILE, kind, mode };
+    files.apply(&create).unwrap();
+    assert_eq!(commits(&files), (0, 0));
+    files.begin_commit().unwrap();
+    assert_eq!(commits(&files), (1, 0));
+    let write = Operation::Write { inode: FILE, offset: 0, data: vec![1; 30 << 12] };
+    files.apply(&write).unwrap();
+    assert_eq!(commits(&files), (1, 0), "there is room in the next");
+    files.apply(&write).unwrap();
+    files
+        .apply(&Operation::Write { inode: FILE, offset: 30 << 12, data: vec![1; 30 << 12] })
+        .unwrap();
+    assert_eq!(files.is_committed(), Ok(false));
+    assert_eq!(commits(&files), (2, 1));
+    files.apply(&Operation::SyncAll).unwrap();
+    assert_eq!(commits(&files), (3, 3));
+    files.begin_commit().unwrap();
+    assert_eq!(commits(&files), (3, 3), "there was nothing to do");
+}

@@ -1,3 +1,4 @@
+use drive::fault_rules::FaultArgs;
 use drive::image;
 use drive::restore::Restored;
 use drive::spec::DriveSpec;
@@ -67,8 +68,13 @@ fn what_no_file_can_be_is_refused_before_it_is() {
 }
 
 /// A drive file whose disk has what it was given when it was asked so often, and syncs that are
-/// answered at once.
+/// answered at once. A transaction has room for 48 blocks.
 fn on_slow_disk(polls: u32) -> (tempfile::TempDir, OnDrive) {
+    on_disk(polls, &[])
+}
+
+/// The same, where these things go wrong.
+fn on_disk(polls: u32, faults: &[&str]) -> (tempfile::TempDir, OnDrive) {
     let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { unreachable!() };
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("d.ssd").display().to_string();
@@ -76,10 +82,13 @@ fn on_slow_disk(polls: u32) -> (tempfile::TempDir, OnDrive) {
     let Ok(DriveSpec::File(spec)) = format!("ssd:{path}").parse() else { unreachable!() };
     let mut open = spec.open(false).unwrap();
     open.opened.medium.defer_syncs(polls);
+    let rules = faults.iter().map(ToString::to_string).collect();
+    open.config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
     let drive = Restored::opened(open).unwrap();
     let ready = drive.ready();
     let disk = DriveDisk::new(drive.drive, ready);
-    let options = Options { journal: files::Journal::Data, ..Options::default() };
+    let journal_blocks = Some(64);
+    let options = Options { journal: files::Journal::Data, journal_blocks, ..Options::default() };
     let files = Files::format(disk.clone(), options).unwrap();
     let mut on_drive = OnDrive::new(files, disk, None, Some(Speculation::default()));
     on_drive.set_patient().unwrap();
@@ -123,8 +132,7 @@ fn a_slow_disk_holds_up_effects_alone() {
     assert_eq!((speculation.syncs(), speculation.commits), (8, 2));
 }
 
-/// What is read while a commit is under way is what the program wrote, and a disk that fails ends
-/// the program.
+/// What is read while a commit is under way is what the program wrote.
 #[test]
 fn a_commit_under_way_hides_nothing() {
     let (_place, mut on_drive) = on_slow_disk(200);
@@ -139,4 +147,94 @@ fn a_commit_under_way_hides_nothing() {
     on_drive.files.apply(&Operation::SyncAll).unwrap();
     assert!(matches!(on_drive.course(), Course::Go(_)));
     assert_eq!(on_drive.reached(), 1, "who waits for the disk waits for the commit first");
+}
+
+/// Writes that fill transactions begin a commit with each, after the one before: an effect and a
+/// sync wait for their own all the same.
+#[test]
+fn who_writes_much_holds_up_no_effect() {
+    let (_place, mut on_drive) = on_slow_disk(1200);
+    on_drive.after(&create());
+    on_drive.after(&write(0));
+    assert_eq!(on_drive.after(&SYNC), Answer::NOW);
+    let awaited = on_drive.awaited().expect("nothing is durable yet");
+    on_drive.holds(awaited);
+    let mut late = None;
+    for n in 0.. {
+        let data = vec![n as u8; 30 * 4096];
+        let answer = on_drive.after(&Operation::Write { inode: FILE, offset: 4096, data });
+        assert_eq!(answer.error, None);
+        assert!(matches!(on_drive.course(), Course::Go(_)));
+        let (over, begun) = (on_drive.files.commits_over(), on_drive.files.commits_begun());
+        assert!(over < begun, "one is always under way");
+        late = late.or_else(|| on_drive.after(&SYNC).ticket);
+        if on_drive.reached() > awaited && on_drive.over().is_some_and(|it| Some(it.0) == late) {
+            break;
+        }
+        assert!(n < 100, "{} of {awaited}", on_drive.reached());
+        // The drive's own time.
+        let at = answer.at.map(|at| at.saturating_duration_since(Instant::now()));
+        std::thread::sleep(at.unwrap_or_default());
+    }
+}
+
+/// Goes on until a call is over; its error.
+fn ended(on_drive: &mut OnDrive, ticket: u64) -> Option<Errno> {
+    loop {
+        assert!(matches!(on_drive.course(), Course::Go(_)), "nothing is lost that was answered");
+        match on_drive.over() {
+            Some((over, error)) if over == ticket => return error,
+            _ => std::thread::sleep(COMMIT / 50000),
+        }
+    }
+}
+
+/// A commit that fails kills the program where a sync was answered that it was for, and says what
+/// the disk failed at.
+#[test]
+fn a_flush_that_fails_under_way_is_the_end() {
+    let (_place, mut on_drive) = on_disk(200, &["above:flush,every=1"]);
+    on_drive.after(&create());
+    assert_eq!(on_drive.after(&SYNC), Answer::NOW);
+    let awaited = on_drive.awaited().expect("nothing is durable yet");
+    on_drive.holds(awaited);
+    while on_drive.course() != Course::Stop {
+        std::thread::sleep(COMMIT / 50000);
+    }
+    assert_eq!(on_drive.reached(), 0);
+    let failed = on_drive.speculation.unwrap().failed.unwrap();
+    assert!(
+        matches!(failed, FilesError::Disk(e) if e.request == files::Request::Flush),
+        "{failed}"
+    );
+}
+
+/// Where the program's memory is shared its syncs wait, and are told what they failed with.
+#[test]
+fn a_sync_that_waits_is_told_of_a_failure() {
+    let (_place, mut on_drive) = on_disk(200, &["above:flush,every=1"]);
+    on_drive.after(&create());
+    on_drive.shares();
+    let ticket = on_drive.after(&SYNC).ticket.expect("it waits");
+    assert_eq!(ended(&mut on_drive, ticket), Some(Errno::IO));
+    assert_eq!(on_drive.before(&write(0)), Err(Errno::ROFS));
+    let ticket = on_drive.after(&SYNC).ticket.expect("it waits");
+    assert_eq!(ended(&mut on_drive, ticket), Some(Errno::ROFS));
+}
+
+/// What no sync asked for is lost as without speculation: the next sync tells.
+#[test]
+fn a_commit_now_and_then_may_fail() {
+    let (_place, mut on_drive) = on_disk(200, &["above:flush,from=2,count=1"]);
+    on_drive.after(&create());
+    assert_eq!(on_drive.after(&SYNC), Answer::NOW);
+    reach(&mut on_drive, 1);
+    on_drive.after(&write(0));
+    on_drive.commit_at = Instant::now();
+    while !on_drive.is_aborted {
+        assert!(matches!(on_drive.course(), Course::Go(_)), "no sync was answered since");
+    }
+    assert_eq!(on_drive.before(&write(4096)), Err(Errno::ROFS));
+    let ticket = on_drive.after(&SYNC).ticket.expect("syncs wait from now on");
+    assert_eq!(ended(&mut on_drive, ticket), Some(Errno::ROFS));
 }
