@@ -67,7 +67,7 @@ pub(crate) fn share(
     let depth = targets.media().device().depth();
     for n in 0..config.targets() {
         let (one, claim) = (&config.target(n), claim(config, n, depth));
-        let seed = seed_of(seed, n);
+        let seed = seed_of(config, seed, n);
         crate::ruled::warn(one);
         if is_found {
             let find = |part, now| start(one, seed, part, Some(now));
@@ -120,8 +120,12 @@ fn start(
     Ok((OneOf::First(target), ready))
 }
 
-fn seed_of(seed: u64, target: u32) -> u64 {
-    seed.wrapping_add(random::STEP.wrapping_mul(target.into()))
+/// What a target draws from. One of keys is found again with the same alone, whoever came and
+/// went before it: it is told by its place.
+fn seed_of(config: &DriveConfig, seed: u64, n: u32) -> u64 {
+    let part = &config.parts[n as usize];
+    let which = if part.kind() == TargetKind::Kv { part.first } else { n };
+    seed.wrapping_add(random::STEP.wrapping_mul(which.into()))
 }
 
 /// What a target claims of a device that takes so many commands.
@@ -203,7 +207,7 @@ impl Shared {
     pub fn create(&mut self, next: DriveConfig, n: u32) -> Result<usize, Error> {
         let depth = self.targets.media().device().depth();
         let (one, claim) = (&next.target(n), claim(&next, n, depth));
-        let make = |part| Ok(start(one, seed_of(self.seed, n), part, None)?.0);
+        let make = |part| Ok(start(one, seed_of(&next, self.seed, n), part, None)?.0);
         let number = self.targets.create(&claim, make).map_err(create_error)?;
         self.targets.set_serving(number, false).map_err(media_error)?;
         if self.names.len() <= number {

@@ -127,7 +127,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
     /// Its outside, and room for what ends, for the targets that it has.
     fn measure(&mut self) {
         let shapes = || self.all().map(|(_, guest)| guest.shape);
-        let bytes = self.all().map(|(_, guest)| guest.end()).max().unwrap_or(0);
+        // Where one begins that has no addresses is none either.
+        let ends = self.all().filter(|(_, guest)| guest.shape.bytes > 0);
+        let bytes = ends.map(|(_, guest)| guest.end()).max().unwrap_or(0);
         let all = shapes().map(|shape| shape.depth).sum::<usize>();
         // What takes requests by key has no line in that of blocks.
         let with_blocks = shapes().filter(|shape| shape.bytes > 0);

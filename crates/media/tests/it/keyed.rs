@@ -177,6 +177,7 @@ impl World {
         let mut drive = Shared::new(flash(2, 2, a_unit, &timing()));
         drive.create(&claim_of(&drive, placement, 0), pblk).unwrap();
         let keyed = drive.create(&claim_of(&drive, placement, 1), kv).unwrap();
+        assert_eq!(drive.shape().bytes, drive.shape_of(0).bytes, "it ends where blocks do");
         World {
             drive,
             placement,

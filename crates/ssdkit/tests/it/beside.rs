@@ -48,7 +48,7 @@ fn blocks_and_keys_of_one_drive_are_served_at_once() {
     let at = folder.path();
     assert!(run(at, CREATE).status.success());
     let info = String::from_utf8(run(at, "info a.ssd").stdout).unwrap();
-    assert!(info.contains("kv: up to 2000 keys"), "{info}");
+    assert!(info.contains("kv: up to 2.00 k keys"), "{info}");
     // With and without blocks beside it; the power goes, and then it is stopped well.
     let served = serve_with(at, "a.ssd", KEYS);
     assert_eq!(

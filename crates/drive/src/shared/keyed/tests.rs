@@ -208,6 +208,28 @@ fn a_target_of_keys_comes_and_goes() {
     assert!(read.buffer.bytes().iter().all(|&byte| byte == 3), "the other is as it was");
 }
 
+/// It is found again whoever goes before it, and is the same for who comes there.
+#[test]
+fn keys_stay_where_others_come_and_go() {
+    let whole = config(&format!("{SMALL},units=2/2/2,target=pblk/pblk/kv"));
+    let mut drive = build(&whole, 1).unwrap();
+    let mut now = Time::ZERO;
+    assert!(put(&mut drive, &mut now, 7, 1).is_ok());
+    let mut next = whole;
+    for (name, new) in [("target0", "more"), ("target1", "last")] {
+        let (more, n) = next.with_target(Some(new), Some(2), NewTarget::Pblk).unwrap();
+        let shared = drive.shared_mut().unwrap();
+        let made = shared.create(more.clone(), n).unwrap();
+        shared.set_serving(made, true).unwrap();
+        next = more.without_target(name).unwrap();
+        let number = shared.number(name).unwrap();
+        shared.remove(next.clone(), number, now).unwrap();
+        let shards = drive.end(now).unwrap().shards;
+        (drive, now, _) = recover(&next, 1, shards, 0, None).unwrap();
+        assert!(has(&mut drive, &mut now, 7, 1), "without {name}");
+    }
+}
+
 /// Keys that cannot be found again lock no blocks out; without blocks there is no drive.
 #[test]
 fn a_damaged_target_of_keys_locks_nobody_out() {
