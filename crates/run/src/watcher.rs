@@ -282,6 +282,27 @@ impl OnDrive {
         Answer { ticket: Some(ticket), ..Answer::NOW }
     }
 
+    /// The answer to a sync: at once, or when it is durable, or when it was done.
+    fn answer_sync(&mut self, sync: &Operation, came: Instant) -> Answer {
+        let Self { files, speculation, .. } = self;
+        // What has failed since the last look is told, too.
+        let can = files.failure().is_none();
+        let Some(speculation) = speculation.as_mut().filter(|it| can && it.is_on()) else {
+            return self.in_turn(kind(sync), came, Work::Change(sync.clone()));
+        };
+        speculation.note(files.commits_begun());
+        let ticket = if speculation.answers() {
+            speculation.answer();
+            None
+        } else {
+            let ticket = self.waits.open(kind(sync), came);
+            self.late.push_back((speculation.answer_late(), ticket));
+            Some(ticket)
+        };
+        self.commit_answered(came);
+        Answer { ticket, ..Answer::NOW }
+    }
+
     /// Does all the work that waits, if it is its turn.
     fn take_turn(&mut self, now: Instant) {
         if self.queue.is_empty() || self.disk.until(Time::ZERO).is_some_and(|at| at > now) {
@@ -371,29 +392,14 @@ impl Watcher for OnDrive {
         self.cached.note(operation);
         self.unreadable.note(operation);
         let is_sync = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
-        if let Some(speculation) = &mut self.speculation {
-            speculation.note(self.files.commits_begun());
-        }
-        if is_sync && let Some(speculation) = self.speculation.as_mut().filter(|it| it.answers()) {
-            speculation.answer();
+        if is_sync {
             self.counts.count(kind(operation), came.0, 0);
-            self.commit_answered(came.0);
-            return Answer::NOW;
+            return self.answer_sync(operation, came.0);
         }
         let bytes = match operation {
             Operation::Write { data, .. } => data.len() as u64,
             _ => 0,
         };
-        if is_sync {
-            self.counts.count(kind(operation), came.0, 0);
-            if let Some(speculation) = self.speculation.as_mut().filter(|it| it.is_on()) {
-                let ticket = self.waits.open(kind(operation), came.0);
-                self.late.push_back((speculation.answer_late(), ticket));
-                self.commit_answered(came.0);
-                return Answer { ticket: Some(ticket), ..Answer::NOW };
-            }
-            return self.in_turn(kind(operation), came.0, Work::Change(operation.clone()));
-        }
         let error = self.files.apply(operation).err().map(|e| {
             self.diverged.get_or_insert_with(|| e.to_string());
             self.failed(&e)

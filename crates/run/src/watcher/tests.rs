@@ -3,7 +3,7 @@ use drive::image;
 use drive::restore::Restored;
 use drive::spec::DriveSpec;
 use drive::stack;
-use files::{Kind, MOST_BYTES, Options};
+use files::{DiskError, Kind, MOST_BYTES, Options, Request};
 
 use super::*;
 
@@ -190,23 +190,27 @@ fn ended(on_drive: &mut OnDrive, ticket: u64) -> Option<Errno> {
 }
 
 /// A commit that fails kills the program where a sync was answered that it was for, and says what
-/// the disk failed at.
+/// the disk failed at, also where somebody else hears that first.
 #[test]
 fn a_flush_that_fails_under_way_is_the_end() {
-    let (_place, mut on_drive) = on_disk(200, &["above:flush,every=1"]);
-    on_drive.after(&create());
-    assert_eq!(on_drive.after(&SYNC), Answer::NOW);
-    let awaited = on_drive.awaited().expect("nothing is durable yet");
-    on_drive.holds(awaited);
-    while on_drive.course() != Course::Stop {
-        std::thread::sleep(COMMIT / 50000);
+    for waits in [false, true] {
+        let (_place, mut on_drive) = on_disk(1200, &["above:flush,after"]);
+        on_drive.after(&create());
+        assert_eq!(on_drive.after(&SYNC), Answer::NOW);
+        assert!(on_drive.files.failure().is_none(), "it is under way");
+        let awaited = on_drive.awaited().expect("nothing is durable yet");
+        on_drive.holds(awaited);
+        if waits {
+            on_drive.files.apply(&Operation::SyncAll).unwrap_err();
+        }
+        while on_drive.course() != Course::Stop {
+            std::thread::sleep(COMMIT / 50000);
+        }
+        assert_eq!(on_drive.reached(), 0);
+        let failed = on_drive.speculation.unwrap().failed.unwrap();
+        let is_flush = |e: DiskError| e.request == Request::Flush;
+        assert!(matches!(failed, FilesError::Disk(e) if is_flush(e)), "{failed}");
     }
-    assert_eq!(on_drive.reached(), 0);
-    let failed = on_drive.speculation.unwrap().failed.unwrap();
-    assert!(
-        matches!(failed, FilesError::Disk(e) if e.request == files::Request::Flush),
-        "{failed}"
-    );
 }
 
 /// Where the program's memory is shared its syncs wait, and are told what they failed with.
