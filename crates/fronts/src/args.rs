@@ -134,21 +134,22 @@ impl ServeArgs {
     /// Whether the drive can be served, as far as its name tells.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Usage(text));
-        let address = self.nbd.as_ref().or(self.redis.as_ref());
-        match address {
-            None if self.channel.is_some() => {}
-            None => {
-                let text = "nowhere to listen: take --nbd ADDRESS or --channel PATH to serve \
-                            blocks, or --redis ADDRESS to serve keys";
-                return refuse(text.into());
-            }
-            Some(NbdAddress::Unix(path)) if path.bytes().all(|b| b.is_ascii_digit()) => {
+        let mut addresses = self.nbd.iter().chain(&self.redis).peekable();
+        if addresses.peek().is_none() && self.channel.is_none() {
+            let text = "nowhere to listen: take --nbd ADDRESS or --channel PATH to serve blocks, \
+                        or --redis ADDRESS to serve keys";
+            return refuse(text.into());
+        }
+        let is_number = |path: &str| path.bytes().all(|b| b.is_ascii_digit());
+        for address in addresses {
+            if let NbdAddress::Unix(path) = address
+                && is_number(path)
+            {
                 return refuse(format!(
                     "`{path}` would be a socket file of that name: take HOST:PORT, as in \
                      127.0.0.1:{path}, or ./{path} if a file is meant"
                 ));
             }
-            Some(_) => {}
         }
         if self.linger.is_some_and(|ns| ns > LONGEST_LINGER) {
             return refuse("--linger is more than 1s: lower it".into());

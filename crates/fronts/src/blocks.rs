@@ -125,18 +125,16 @@ impl Fronts {
         std::thread::scope(|scope| {
             let by_channel = |server: channels::Server| {
                 let run = move || {
-                    let report = server.run(told.served, drive, stop);
-                    stop.stop();
-                    report.map_err(failed)
+                    let _others = StopsOthers(stop);
+                    server.run(told.served, drive, stop).map_err(failed)
                 };
                 thread("channels").spawn_scoped(scope, run).map_err(|e| no_thread(&e))
             };
             let by_key = |(server, keys): (redis::Server, &'_ KeyedTarget)| {
                 let keys = keys.clone();
                 let run = move || {
-                    let report = keys.serve(server, drive.clone(), how, stop);
-                    stop.stop();
-                    report
+                    let _others = StopsOthers(stop);
+                    keys.serve(server, drive.clone(), how, stop)
                 };
                 thread("keys").spawn_scoped(scope, run).map_err(|e| no_thread(&e))
             };
@@ -157,6 +155,15 @@ impl Fronts {
             let redis = redis.unwrap_or(Ok(redis::Report::default()))?;
             Ok(Reports { nbd: nbd.map_err(failed)?, channel, redis })
         })
+    }
+}
+
+/// Ends the other fronts when one has ended, also by a panic.
+struct StopsOthers<'a>(&'a StopHandle);
+
+impl Drop for StopsOthers<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

@@ -29,8 +29,9 @@ pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
     }
     match args.destroy {
         true => refuse(
-            "--destroy makes a new store on a drive, and one with target=kv is its store: make \
-             it anew with `ssdkit create --force`, or send FLUSHALL",
+            "--destroy makes a new store on a drive, and one with target=kv is its store: send \
+             FLUSHALL, or make it anew: with `ssdkit create --force`, or of several targets this \
+             one with `ssdkit target remove` and `ssdkit target create`",
         ),
         false => Ok(()),
     }
