@@ -160,14 +160,6 @@ impl ServeArgs {
         drive::memory::ask_clients(self.client_memory.unwrap_or(0))?;
         if self.redis.is_some() {
             crate::redis::check(self)?;
-        } else if self.sync.is_some()
-            || self.pages.is_some()
-            || self.memory.is_some()
-            || self.destroy
-        {
-            return Err(Error::Usage(
-                "--sync, --pages, --memory and --destroy are for --redis: leave them out".into(),
-            ));
         }
         match &self.drive {
             DriveSpec::Memory(spec) => self.check_kept(spec.store),

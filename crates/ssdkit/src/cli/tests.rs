@@ -252,8 +252,7 @@ fn only_a_drive_with_data_is_served() {
         "mem:ref --redis a --memory 7M",
         "mem:ref --redis a --destroy",
         "mem:ref,target=batch --redis a --pages log",
-        "mem:ref --nbd a --sync no",
-        "ssd:a --nbd a --destroy",
+        "mem:ref,target=pblk/kv,units=4/4,keys=9 --nbd a --redis 6379",
         "mem:ref --nbd 80",
         "mem:ref --redis 6379",
         "mem:ref --nbd a --client-memory 127M",
@@ -261,7 +260,11 @@ fn only_a_drive_with_data_is_served() {
     ] {
         assert!(serve(other).check().is_err(), "{other}");
     }
-    assert_eq!(parse("ssdkit serve mem:ref --nbd a --redis b").unwrap_err().exit_code(), 2);
+    for of_redis in ["--sync no", "--destroy", "--pages log", "--memory 8M"] {
+        let refused = parse(&format!("ssdkit serve ssd:a --nbd a {of_redis}")).unwrap_err();
+        assert_eq!(refused.exit_code(), 2, "{of_redis}");
+    }
+    assert!(serve("mem:ref --nbd a --redis b").serves_target_keys().is_err());
     assert!(serve("mem:ref,store=none --nbd a").check().is_err());
     for other in ["nbd:b", "null:", "/dev/sda"] {
         assert!(serve(&format!("{other} --nbd a")).check().is_err(), "{other}");
