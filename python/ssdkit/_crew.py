@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -191,8 +192,10 @@ class Crew:
                 _end_workers(cluster)
                 raise
             finally:
-                client.close(timeout=2)
-                cluster.close(timeout=2)
+                # Who does not close in time hides nothing of why it was to end.
+                for close in (client.close, cluster.close):
+                    with suppress(TimeoutError, asyncio.TimeoutError):
+                        close(timeout=2)
 
     def _check(self) -> None:
         """Raises where a worker has another build, or none."""

@@ -63,13 +63,23 @@ def _function(name: str, of: Any, level: int = 3) -> list[str]:
     return [f"{'#' * level} `{name}{_signature(of)}`\n", _text(of), ""]
 
 
+def _members(of: type) -> dict[str, Any]:
+    """What a class has of its own, and then of those of ours that it is made of."""
+    all_: dict[str, Any] = {}
+    for each in of.__mro__:
+        if each.__module__.startswith("ssdkit"):
+            for name, member in vars(each).items():
+                all_.setdefault(name, member)
+    return all_
+
+
 def _class(path: str, of: type) -> list[str]:
     is_data = dataclasses.is_dataclass(of)
     signature = "" if is_data or issubclass(of, BaseException) else _signature(of)
     parts = [f"### `ssdkit.{path}{signature}`\n", _text(of), ""]
     lines = [f"- `{name}`: `{kind}`{_said(text)}" for name, kind, text in _fields(of)]
     parts += [*lines, ""] if lines else []
-    for name, member in vars(of).items():
+    for name, member in _members(of).items():
         if name.startswith("_") or not inspect.getdoc(member):
             continue
         if isinstance(member, property):
