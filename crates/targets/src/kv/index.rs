@@ -16,7 +16,7 @@ use port::OutOfMemory;
 use port::lazy::table;
 use port::random::mix;
 
-use super::place::Place;
+use super::place::{Kind, Place};
 
 /// Entries of a bucket.
 const WIDTH: usize = 8;
@@ -46,6 +46,8 @@ pub(super) struct Index {
     /// Entries, and as many as there are to be at most.
     len: usize,
     most: usize,
+    /// Entries of keys that are deleted.
+    gone: usize,
     /// Where the pass under way is, by slot.
     cursor: Option<usize>,
     /// What moved from before it to behind it.
@@ -73,6 +75,7 @@ impl Index {
             bits: buckets.trailing_zeros(),
             len: 0,
             most: keys as usize,
+            gone: 0,
             cursor: None,
             strays: Vec::with_capacity(STRAYS),
         })
@@ -86,6 +89,11 @@ impl Index {
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many of them are of deleted keys: they go with checkpoints.
+    pub fn gone(&self) -> usize {
+        self.gone
     }
 
     /// The first bucket of a hash: they are in the order of hashes.
@@ -127,11 +135,14 @@ impl Index {
     /// Enters the newest record, and gives the one before. Fails where there is no room.
     pub fn set(&mut self, hash: u64, place: Place) -> Result<Option<Place>, Full> {
         if let Some(slot) = self.slot(hash) {
-            return Ok(Some(std::mem::replace(&mut self.slots[slot].place, place)));
+            let before = std::mem::replace(&mut self.slots[slot].place, place);
+            self.gone = self.gone + usize::from(is_gone(place)) - usize::from(is_gone(before));
+            return Ok(Some(before));
         }
         let slot = self.make_room(hash).ok_or(Full)?;
         self.put(slot, Entry { hash, place });
         self.len += 1;
+        self.gone += usize::from(is_gone(place));
         Ok(None)
     }
 
@@ -144,7 +155,7 @@ impl Index {
     /// Removes an entry.
     pub fn remove(&mut self, hash: u64) {
         if let Some(slot) = self.slot(hash) {
-            self.take(slot);
+            self.gone -= usize::from(is_gone(self.take(slot).place));
             self.len -= 1;
         }
     }
@@ -257,6 +268,10 @@ impl Index {
     pub fn all(&self) -> impl Iterator<Item = Entry> + '_ {
         self.slots.iter().filter(|entry| entry.place != Place::NONE).copied()
     }
+}
+
+fn is_gone(place: Place) -> bool {
+    place.kind() == Kind::Gone
 }
 
 /// There is no room for the hash.

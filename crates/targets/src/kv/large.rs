@@ -10,7 +10,7 @@ use flash::Ppa;
 use port::{Buffer, Status, Time};
 
 use super::record::{Run, most_runs};
-use super::request::Stage;
+use super::request::{Room, Stage};
 use super::space::Stream;
 use super::{BLOCK, Cookie, Kv};
 
@@ -36,17 +36,17 @@ impl<D: OpenChannel> Kv<D> {
     /// Begins to write the rows of a value.
     pub(super) fn write_rows(&mut self, now: Time, slot: u32) {
         let row = self.row_bytes() as u64;
-        let held = &mut self.requests[slot as usize];
+        let held = &self.requests[slot as usize];
         let (hash, rows) = (held.hash, held.len.div_ceil(row));
         let needs = rows * row + row;
         if self.space.live() + self.promised + needs > self.limit {
             return self.refuse(now, slot, Status::CAPACITY_EXCEEDED);
         }
-        if !self.index.has_room(hash) {
-            self.checkpoint.asked = true;
+        // One that comes later is waited for when the rows are written.
+        if self.entry_for(hash) == Room::None {
             return self.refuse(now, slot, Status::CAPACITY_EXCEEDED);
         }
-        held.rows = rows as u32;
+        self.requests[slot as usize].rows = rows as u32;
         self.promised += rows * row;
         self.write_again(slot);
     }

@@ -34,6 +34,15 @@ pub(super) enum Stage {
     Flushing,
 }
 
+/// Whether there is an entry of the index for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Here,
+    /// When a checkpoint is over.
+    Later,
+    None,
+}
+
 /// A request.
 #[derive(Default)]
 pub(super) struct Request {
@@ -347,10 +356,10 @@ impl<D: OpenChannel> Kv<D> {
         if !self.make_room(size, spare) {
             return if self.full && is_put { Err(Status::CAPACITY_EXCEEDED) } else { Ok(false) };
         }
-        if !self.index.has_room(hash) {
-            // What was deleted gives its entry back with a checkpoint.
-            self.checkpoint.asked = true;
-            return Err(Status::CAPACITY_EXCEEDED);
+        match self.entry_for(hash) {
+            Room::Here => {}
+            Room::Later if !self.full => return Ok(false),
+            Room::Later | Room::None => return Err(Status::CAPACITY_EXCEEDED),
         }
         let held = &mut self.requests[slot as usize];
         let epoch = self.checkpoint.epoch;
@@ -363,6 +372,17 @@ impl<D: OpenChannel> Kv<D> {
         let held = &mut self.requests[slot as usize];
         (held.runs, held.old) = (runs, old);
         Ok(true)
+    }
+
+    /// Whether the index has an entry for a key. What was deleted gives its entry back with
+    /// checkpoints, which are asked for; and while one is under way fewer entries can move.
+    pub(super) fn entry_for(&mut self, hash: u64) -> Room {
+        if self.index.has_room(hash) {
+            return Room::Here;
+        }
+        let (gone, is_at_work) = (self.index.gone() > 0, self.checkpoint.is_at_work());
+        self.checkpoint.asked |= gone;
+        if gone || is_at_work { Room::Later } else { Room::None }
     }
 
     /// Enters a record that was put in a row; the rows of the value before count no more.

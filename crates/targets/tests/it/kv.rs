@@ -187,13 +187,40 @@ fn a_full_index_refuses_new_keys() {
     run.delete(&mut world, &key, true);
     run.drain(&mut world);
     let new = world.name(30);
-    for _ in 0..4 {
-        run.put(&mut world, &new, 10, PutIf::Any, false);
-        run.drain(&mut world);
-    }
-    assert!(world.seen["refused"] < 5, "its place was never given back");
+    run.put(&mut world, &new, 10, PutIf::Any, false);
+    run.drain(&mut world);
+    assert_eq!((world.seen["refused"], run.target.entries()), (1, 20), "it waits for its place");
     world.check(&mut run);
     world.power_off(run);
+}
+
+/// Keys come and go, short values and long ones, and never are there more at once than fit.
+#[test]
+fn what_is_deleted_makes_room_for_others() {
+    for (len, all_at_once) in [(10, false), (10, true), (40_000, false), (40_000, true)] {
+        let mut world = small(6);
+        world.config.keys = 20;
+        let mut run = world.power_on(LONG).unwrap();
+        for number in 0..400u64 {
+            // Of twenty keys the oldest goes, or all of them.
+            let gone = match all_at_once {
+                true if number.is_multiple_of(20) => number.saturating_sub(20)..number,
+                true => 0..0,
+                false => number.saturating_sub(20)..(number + 1).saturating_sub(20),
+            };
+            for old in gone {
+                let key = world.name(old);
+                run.delete(&mut world, &key, false);
+                run.drain(&mut world);
+            }
+            let key = world.name(number);
+            run.put(&mut world, &key, len, PutIf::Any, false);
+            run.drain(&mut world);
+        }
+        assert_eq!(world.seen.get("refused"), None, "{len}, {all_at_once}");
+        world.check(&mut run);
+        world.power_off(run);
+    }
 }
 
 /// A drive wears out: puts are refused in the end, and what is there can be read.
