@@ -69,7 +69,9 @@ impl Error {
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Target(PblkError::Memory(_) | PblkError::Recovery(_)) => 1,
+            Error::Target(
+                PblkError::Memory(_) | PblkError::Recovery(_) | PblkError::Unread { .. },
+            ) => 1,
             Error::Usage(_) | Error::Drive(_) | Error::Target(_) => 2,
             Error::Failed(_) | Error::Output(_) | Error::Memory(_) | Error::Recovery { .. } => 1,
         }

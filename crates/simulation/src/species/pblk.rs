@@ -37,7 +37,9 @@ impl Subject for Pblk<Lower> {
     /// Something could not be read that is needed, or a row not padded.
     fn may_refuse(error: &PblkError, refusal: &Refusal) -> bool {
         match error {
-            PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => refusal.unread,
+            PblkError::Unread { status: Status::UNRECOVERED_READ, .. } | PblkError::Root => {
+                refusal.unread
+            }
             PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => refusal.unwritten,
             PblkError::Anchors => has_no_roots(refusal.setup, refusal.flash),
             _ => false,

@@ -236,8 +236,19 @@ pub enum PblkError {
     #[error("victim d-choices:{0} must draw at least one chunk")]
     NoChoices(u32),
     /// Recovery met a device error.
-    #[error("recovery could not read the drive: {0}")]
+    #[error("recovery could not use the drive: {0}")]
     Recovery(port::Status),
+    /// A block cannot be read without which nothing can be found.
+    #[error(
+        "block {:#x} of the flash, which has what the drive needs to be opened, cannot be read: \
+         {status}; what was on the drive is in copies alone", ppa.0
+    )]
+    Unread {
+        /// The block.
+        ppa: flash::Ppa,
+        /// What was said of it.
+        status: port::Status,
+    },
     /// There was a checkpoint and no root of it is whole.
     #[error("the drive's checkpoint is damaged: what it held cannot be found any more")]
     Root,

@@ -49,9 +49,16 @@ pub(super) type Runner<'a, D> = ftl::Runner<'a, D, PblkError>;
 /// The highest sequence number that is believed; a drive never comes to it.
 pub(super) const LAST_SEQ: u64 = 1 << 62;
 
-/// Fails where a job did.
-fn check(ended: &Ended) -> Result<(), PblkError> {
-    if is_read(ended.status) { Ok(()) } else { Err(PblkError::Recovery(ended.status)) }
+/// Fails where a read did, with its first block that did.
+fn check_read(job: &Job, ended: &Ended) -> Result<(), PblkError> {
+    match ended.status {
+        status if is_read(status) => Ok(()),
+        Status::ABORTED => Err(PblkError::Recovery(Status::ABORTED)),
+        status => {
+            let first = ended.failed.trailing_zeros().min(job.count - 1);
+            Err(PblkError::Unread { ppa: Ppa(job.ppa.0 + u64::from(first)), status })
+        }
+    }
 }
 
 /// Reads one block whole, and its tag.
@@ -61,8 +68,8 @@ pub(super) fn read_block<D: OpenChannel>(
     to: &mut Vec<u8>,
 ) -> Result<Tag, PblkError> {
     let mut tag = Tag::default();
-    runner.run(std::iter::once(whole(ppa)), |_, ended| {
-        check(&ended)?;
+    runner.run(std::iter::once(whole(ppa)), |job, ended| {
+        check_read(&job, &ended)?;
         to.extend_from_slice(ended.data);
         tag = Tag::load(ended.tags);
         Ok(())
@@ -255,7 +262,7 @@ impl<D: OpenChannel> Pblk<D> {
         let places: Vec<Ppa> = root.directory.iter().filter_map(|&at| word_place(at)).collect();
         let mut wrong = false;
         runner.run(places.into_iter().map(whole), |job, ended| {
-            check(&ended)?;
+            check_read(&job, &ended)?;
             let tag = Tag::load(ended.tags);
             let is_page = |own: &(Kind, u64)| own.0 == Kind::Directory && is_whole(tag, ended.data);
             let number = own(tag.id).filter(is_page);
@@ -275,7 +282,7 @@ impl<D: OpenChannel> Pblk<D> {
         let pages: Vec<Ppa> = (map_pages..meta.len()).filter_map(|page| meta.page(page)).collect();
         let table = &mut self.saved.table;
         runner.run(pages.into_iter().map(whole), |job, ended| {
-            check(&ended)?;
+            check_read(&job, &ended)?;
             let tag = Tag::load(ended.tags);
             match own(tag.id).filter(|_| is_whole(tag, ended.data)) {
                 Some((Kind::Page, n))
@@ -350,7 +357,7 @@ impl<D: OpenChannel> Pblk<D> {
             // What a failed program was to write went elsewhere.
             let known = chunks[chunk].failed_of(geometry.block(job.ppa), job.count);
             if ended.failed == 0 || ended.failed & !known != 0 {
-                check(&ended)?;
+                check_read(&job, &ended)?;
             }
             let in_open = chunks[chunk].programmed < size;
             for (i, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
@@ -432,7 +439,10 @@ impl<D: OpenChannel> Pblk<D> {
         let counters = &mut self.counters;
         runner.run(pads, |job, ended| {
             counters.padding += u64::from(job.count);
-            check(&ended)
+            match ended.status {
+                status if status.is_ok() => Ok(()),
+                status => Err(PblkError::Recovery(status)),
+            }
         })?;
         let now = runner.now;
         self.adopt(plan, scan);

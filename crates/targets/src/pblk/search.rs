@@ -2,7 +2,6 @@
 
 use device::OpenChannel;
 use flash::{Geometry, Ppa};
-use port::Status;
 
 use super::PblkError;
 use super::ends::END;
@@ -166,7 +165,7 @@ impl Search {
 /// Only a block that cannot be read is gone past; not a drive that stops.
 fn stopped(e: PblkError) -> Result<(), PblkError> {
     match e {
-        PblkError::Recovery(status) if status != Status::ABORTED => Ok(()),
+        PblkError::Unread { .. } => Ok(()),
         e => Err(e),
     }
 }

@@ -242,6 +242,23 @@ fn each_kind_of_page_is_told() {
     assert!(directory.is_err() || directory.is_ok_and(|lost| lost == 0));
 }
 
+/// Where a block of the table cannot be read the refusal says which.
+#[test]
+fn what_cannot_be_read_is_named() {
+    let mut gone = Vec::new();
+    let (geometry, chunks, mut medium) = Rig::filled(true).end();
+    for &(_, ppa) in &own_blocks(&geometry, &chunks, &mut medium)[0] {
+        gone.push(ppa);
+        medium.script::<Rotten>().damage.insert(ppa.0, Damage::Gone);
+    }
+    match start(&geometry, &chunks, medium) {
+        Err(PblkError::Unread { ppa, status: Status::UNRECOVERED_READ }) => {
+            assert!(gone.contains(&ppa), "{ppa:?}");
+        }
+        found => panic!("{found:?}"),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
