@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::realtime::Clock;
 use exports::nbd::{Server, StopHandle};
@@ -53,6 +53,8 @@ const LINGER: Duration = Duration::from_micros(200);
 
 /// The shortest sleep while it is at work by itself.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// Ctrl-C so long after the first signal is a second one.
+const LATER: Duration = Duration::from_secs(1);
 
 /// Serves, and tells `out` where.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -357,16 +359,19 @@ fn tend(shared: &SharedDrive<Lent>, ended: Receiver<()>) {
     }
 }
 
-/// What stops the server when a signal comes; a second one that insists ends the
-/// process. To be there before a client may come.
+/// What stops the server when a signal comes; one that insists ends the process, [`LATER`]
+/// than the first: before that it is the same, passed on by whoever runs this. To be there
+/// before a client may come.
 pub(crate) fn watched() -> Result<StopHandle, Error> {
     let handle = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
     let stop = handle.clone();
     let failed = |e: std::io::Error| Error::system("wait for signals", &e);
     let mut signals = Signals::new(asking()).map_err(failed)?;
     let wait = move || {
+        let mut first = None;
         for signal in signals.forever() {
-            if stop.is_stopped() && insists(signal) {
+            let begin = *first.get_or_insert_with(Instant::now);
+            if insists(signal) && begin.elapsed() >= LATER {
                 std::process::exit(128 + signal);
             }
             stop.stop();

@@ -15,10 +15,10 @@ pub fn asking() -> Vec<i32> {
     all
 }
 
-/// Whether a second one ends the process at once. Of a hangup the shell and the
-/// system both send one.
+/// Whether a second one ends the process at once: Ctrl-C does. Of a hangup the shell and
+/// the system both send one, and `timeout` sends SIGTERM to its child and to the group.
 pub fn insists(signal: i32) -> bool {
-    signal != SIGHUP
+    signal == SIGINT
 }
 
 /// Whether the process was started with `signal` ignored.

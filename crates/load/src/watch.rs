@@ -1,7 +1,7 @@
 //! Who watches a run: a bar on a terminal, Ctrl-C, and a limit on the wall.
 //!
 //! The bar is on standard error, and only where that is a terminal. Ctrl-C
-//! asks once; a second one ends the process. A terminal that is closed asks. A
+//! asks once; a second one ends the process. SIGTERM and a terminal that is closed ask. A
 //! program that runs commands inside itself takes the terminal's place ([`observed`]):
 //! no bar, no signal handler. May fail: the system refuses a signal handler.
 

@@ -72,6 +72,15 @@ fn an_interrupt_ends_it_cleanly() {
     assert!(!path.exists());
 }
 
+/// Who runs it passes on what it was told itself: two signals in a moment are one.
+#[test]
+fn who_is_told_twice_ends_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve("mem:znand,size=16M", dir.path().join("ssd.sock").to_str().unwrap());
+    kill_process(server.pid(), Signal::TERM).unwrap();
+    server.stop_by(Signal::INT);
+}
+
 /// Who closes the terminal stops it as Ctrl-C does, however many tell it; unless
 /// it was started to outlive the terminal.
 #[test]
