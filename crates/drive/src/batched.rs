@@ -173,6 +173,8 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         spec if spec.cache != Cache::Volatile => "protected cache",
         spec if spec.store != Store::Memory => "other store than memory",
         spec if spec.shards > 1 => "shards (shards=)",
+        spec if spec.is_shared() => "several targets (target=, targets=, units=)",
+        spec if spec.streams > 1 => "streams (streams=)",
         _ if config.profile.cache.is_on() => "read cache (read_cache=)",
         _ if config.profile.buffer_rate > 0 => "buffer with a rate (buffer_rate=)",
         _ if config.profile.queues.is_on() => "submission queues (queues=, queue_depth=)",
@@ -185,8 +187,10 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         _ => return Ok(()),
     };
     let (drive, instead) = match config.spec.target {
-        TargetKind::Kv => ("a drive with values by key (target=kv)", "target=pblk"),
-        TargetKind::Batch => ("a drive with batched writes", "target=pblk"),
+        TargetKind::Kv => {
+            ("a drive with values by key (target=kv)", "target=pblk with --pages log")
+        }
+        TargetKind::Batch => ("a drive with batched writes", "target=pblk with --pages log"),
         TargetKind::Pblk | TargetKind::Rules => ("a drive with batched writes", "--pages log"),
     };
     let name = &config.name;

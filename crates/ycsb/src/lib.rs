@@ -331,8 +331,10 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
 }
 
 fn percentiles(latency: &::measure::Histogram) -> String {
-    let at = |p: f64| latency.percentile(p).map_or("-".into(), |ns| units::time_ns(ns as f64));
-    let (half, most, nearly) = (at(50.0), at(99.0), at(99.9));
+    let (all, show) = (latency.summary(), |ns: Option<u64>| {
+        ns.map_or("-".into(), |ns| units::time_ns(ns as f64))
+    });
+    let (half, most, nearly) = (show(all.p50), show(all.p99), show(all.p999));
     format!("{} ops, median {half}, 99 % {most}, 99.9 % {nearly}", latency.count())
 }
 

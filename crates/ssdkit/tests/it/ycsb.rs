@@ -144,6 +144,10 @@ fn what_contradicts_is_refused() {
         ("mem:znand --value 70k", "at most 65024 bytes"),
         ("mem:znand --value 8", "16 bytes to 64 MiB"),
         ("mem:znand,size=1M,pages=64", "pages are in use"),
+        ("mem:znand,target=pblk/kv", "no several targets"),
+        ("mem:znand,targets=2", "no several targets"),
+        ("mem:znand,streams=2", "no streams"),
+        ("mem:znand,shards=2", "target=pblk with --pages log"),
     ] {
         let out = run(Path::new("."), &format!("ycsb {drive} --workload A --records 2k"));
         assert!(matches!(out.status.code(), Some(1 | 2)) && out.stdout.is_empty(), "{drive}");
