@@ -243,7 +243,7 @@ fn read_back(
     let Some((pattern, seed)) = back else { return Ok(tallies) };
     for tally in tallies.iter_mut().filter(|tally| !tally.interrupted && tally.lost.is_none()) {
         let back = runner.read_back(driver, shape, &pattern, seed)?;
-        tally.add_errors(&back);
+        tally.add_read_back(&back);
     }
     Ok(tallies)
 }

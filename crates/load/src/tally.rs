@@ -342,6 +342,16 @@ impl Tally {
         self.lost = self.lost.take().or_else(|| other.lost.clone());
     }
 
+    /// Adds what reading back found. Of what was not read nobody knows that it is right.
+    pub fn add_read_back(&mut self, back: &Tally) {
+        self.add_errors(back);
+        if back.interrupted {
+            let why = "not all that was written was read back, as that was stopped: give it more \
+                       time, or a smaller range";
+            self.lost.get_or_insert_with(|| why.into());
+        }
+    }
+
     /// Seconds from the beginning to the last request.
     pub fn seconds(&self) -> f64 {
         self.end.since(self.start) as f64 / 1e9
@@ -372,6 +382,17 @@ mod tests {
     use measure::series::ROW_NS;
 
     use super::*;
+
+    #[test]
+    fn a_reading_back_that_was_stopped_is_no_success() {
+        let (mut all, mut back) = (Tally::new(), Tally::new());
+        all.add_read_back(&back);
+        assert_eq!(all.problem(), None);
+        back.interrupted = true;
+        all.add_read_back(&back);
+        assert!(all.problem().unwrap().contains("not all that was written was read back"));
+        assert!(!all.interrupted, "the run itself was not");
+    }
 
     fn seen(t: &mut Tally, op: BlockOp, now: Time, latency: u64) {
         t.go_on(now, Gauges::default);
