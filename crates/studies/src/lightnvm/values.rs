@@ -24,6 +24,8 @@ const VALUE: u64 = 1 << 20;
 const DEPTH: usize = 1;
 /// Of these, before anything is counted.
 const WARM: u64 = 8;
+/// Of which instructions are counted, of each way: fewer say what the first ones took.
+const COUNTED: u64 = 64;
 
 /// Puts so many values, of which `kept` bytes a block are kept; gives the processor's time of
 /// one, in ns.
@@ -124,18 +126,17 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
         Ok((run(requests, kept)?, None))
     })?;
     let times: Vec<Runs> = turns.iter().map(|turns| turns.runs(|&ns| ns)).collect();
-    let few = lab.options.pick(64, 8);
     lab.watch.phase("instructions of 1 MiB");
     let instructions = |&((name, _), (kept, _)): &(Way, (u32, &str))| {
-        let case = format!("{CASE},{name},{few},{kept}");
+        let case = format!("{CASE},{name},{COUNTED},{kept}");
         match count(STUDY.name, &case, &["stage_values"]) {
-            Ok(sums) => Runs::one(sums[0] as f64 / few as f64),
+            Ok(sums) => Runs::one(sums[0] as f64 / COUNTED as f64),
             Err(why) => Runs::one(f64::NAN).voided(why),
         }
     };
     let counted: Vec<Runs> = all.iter().map(instructions).collect();
-    let command = format!("callgrind, --watched {CASE},key,{few},0 and so on");
-    lab.note_step("instructions of 1 MiB", command, json!({ "requests": few }));
+    let command = format!("callgrind, --watched {CASE},key,{COUNTED},0 and so on");
+    lab.note_step("instructions of 1 MiB", command, json!({ "requests": COUNTED }));
     Ok(Findings::new(rows(&times, &counted), vec![]))
 }
 
