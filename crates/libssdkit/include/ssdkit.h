@@ -40,7 +40,8 @@ struct ssdkit_options {
 	uint32_t depth;			/* requests out at once, 1 to 4096; 0 for 32 */
 	uint32_t most;			/* longest read or write in bytes; 0 for the drive's */
 	uint64_t memory;		/* bytes of buffers; 0 for `depth` of the longest */
-	uint64_t linger_ns;		/* how long ssdkit_wait looks before it sleeps */
+	uint64_t linger_ns;		/* how long ssdkit_wait looks before it sleeps; 0 for
+					   200 us, 1 for not at all */
 };
 
 /* What there is. */

@@ -95,7 +95,10 @@ pub unsafe extern "C" fn ssdkit_open(
         depth: if asked.depth == 0 { plain.depth } else { asked.depth },
         most: asked.most,
         memory: asked.memory,
-        linger: Duration::from_nanos(asked.linger_ns),
+        linger: match asked.linger_ns {
+            0 => plain.linger,
+            ns => Duration::from_nanos(ns),
+        },
     });
     match Client::open(Path::new(OsStr::from_bytes(path.to_bytes())), &options) {
         Ok(client) => {
