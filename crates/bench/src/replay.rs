@@ -193,6 +193,12 @@ impl ReplayArgs {
             replay: Some(replay.clone()),
             ..plain
         };
+        if self.drive.is_file(&self.trace) {
+            return Err(Error::Usage(format!(
+                "{}: it is the trace and the drive: name another drive",
+                self.trace.display()
+            )));
+        }
         bench.check()?;
         *replay.reader.lock().unwrap_or_else(|e| e.into_inner()) = Some(self.open()?);
         Ok(bench)

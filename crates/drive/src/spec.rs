@@ -8,6 +8,8 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::str::FromStr;
 
 use flash::Profile;
@@ -97,6 +99,17 @@ impl DriveSpec {
             DriveSpec::Channel(_) => Some("channel:"),
             _ => None,
         }
+    }
+
+    /// Whether the drive is this file or block device, by whatever path.
+    pub fn is_file(&self, path: &Path) -> bool {
+        let own = match self {
+            DriveSpec::Storage(spec) => Path::new(&spec.path),
+            DriveSpec::File(spec) => Path::new(&spec.path),
+            _ => return false,
+        };
+        let place = |path: &Path| path.metadata().ok().map(|data| (data.dev(), data.ino()));
+        own == path || place(own).is_some_and(|at| place(path) == Some(at))
     }
 }
 

@@ -225,6 +225,12 @@ fn what_cannot_be_replayed_is_refused() {
         let told = refused(line);
         assert!(told.contains(why), "{line}: {told}");
     }
+    // It would write over what it reads.
+    std::os::unix::fs::symlink("a.csv", dir.path().join("link")).unwrap();
+    for drive in ["a.csv", "link"] {
+        let told = refused(&format!("a.csv {}/{drive} --destroy", dir.path().display()));
+        assert!(told.contains("it is the trace and the drive"), "{told}");
+    }
 }
 
 /// A write and a flush in turns, 5 ms apart, of which the rate has the writes.
