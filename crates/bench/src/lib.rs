@@ -48,6 +48,7 @@ mod physics;
 pub mod replay;
 mod served;
 mod slowest;
+mod spans;
 pub mod stand;
 mod void;
 
@@ -285,6 +286,8 @@ pub(crate) struct Bench<'a> {
     pub runner: Runner<'a>,
     /// What requests of a trace are fitted to: the drive's unit, and its longest request.
     pub takes: replay::Takes,
+    /// What is written before it is measured, where anything is.
+    pub spans: Vec<std::ops::Range<u64>>,
     real: bool,
 }
 
@@ -309,7 +312,8 @@ impl<'a> Bench<'a> {
         let mut runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
         (runner.charts, runner.die_clocks) = (args.is_drawn(), args.draws_dies());
         let takes = replay::Takes::of(shape);
-        Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
+        let spans = vec![0..shape.bytes];
+        Ok(Bench { args, shape: *shape, pattern, runner, takes, spans, real })
     }
 
     /// Preconditions, unless that was done. A workload that writes nothing
@@ -328,7 +332,9 @@ impl<'a> Bench<'a> {
         if kind == Precondition::None {
             return Ok(None);
         }
-        self.runner.precondition(driver, &self.shape, self.args.seed)?;
+        for span in &self.spans {
+            self.runner.write_over(driver, &self.shape, span.clone(), self.args.seed)?;
+        }
         let rounds = self.args.rounds();
         match kind {
             Precondition::Steady if self.args.rw.writes() => {
@@ -392,7 +398,7 @@ impl<'a> Bench<'a> {
             return Ok(measured);
         }
         match self.runner.read_back(driver, &self.shape, &self.pattern, self.args.seed) {
-            Ok(back) => tally.add_errors(&back),
+            Ok(back) => tally.add_read_back(&back),
             Err(e) if driver.is_lost() => tally.lost = Some(format!("reading back, {e}")),
             Err(e) => return Err(e),
         }

@@ -3,6 +3,8 @@
 //! It is preconditioned and read back in virtual time, without a block layer, and
 //! shut down at the end where it outlives the process.
 
+use std::ops::Range;
+
 use measure::SteadyState;
 use port::{BLOCK_BYTES, Time};
 
@@ -10,7 +12,7 @@ use crate::args::{BenchArgs, Precondition};
 use crate::below::{self, Run};
 use crate::outcome::Outcome;
 use crate::physics::Physics;
-use crate::{Bench, in_few_words, load, pattern};
+use crate::{Bench, in_few_words, load, pattern, spans};
 use drive::array::ArrayReport;
 use drive::caches::Caches;
 use drive::chunk_map::ChunkMap;
@@ -53,6 +55,13 @@ pub(crate) fn ours(
         drive.put_away()?;
         return Err(e);
     }
+    let spans = match spans::of(args, &drive.config, drive.drive.shape().bytes) {
+        Ok(spans) => spans,
+        Err(e) => {
+            drive.put_away()?;
+            return Err(e);
+        }
+    };
     if args.verify && !new && args.precondition() == Precondition::None {
         drive.put_away()?;
         return Err(Error::Usage(
@@ -65,7 +74,7 @@ pub(crate) fn ours(
     if let Some(path) = &args.snapshot {
         let ready = drive.ready();
         let Restored { config, seed, drive: whole, .. } = drive;
-        let (ended, about) = prepare(args, whole, ready, watch)?;
+        let (ended, about) = prepare(args, (whole, ready), &spans, watch)?;
         watch.phase("saving the snapshot");
         let mut ended = ended;
         image::save(path, &config, seed, &mut ended)?;
@@ -77,7 +86,7 @@ pub(crate) fn ours(
     let Restored { config, drive, .. } = drive;
     let config = &config;
     let raised_spare = config.raised_spare();
-    let mut outcome = Ours { args, config, watch, ready, prepared }.measure(drive)?;
+    let mut outcome = Ours { args, config, watch, ready, spans, prepared }.measure(drive)?;
     outcome.recovery = recovery;
     outcome.look_for_reads_of_nothing(args, new);
     outcome.look_for_a_new_drive(args, new);
@@ -95,14 +104,15 @@ pub(crate) struct Prepared {
 /// Preconditions a drive and ends it.
 fn prepare(
     args: &BenchArgs,
-    drive: Boxed,
-    ready: Time,
+    (drive, ready): (Boxed, Time),
+    spans: &[Range<u64>],
     watch: &mut Watch,
 ) -> Result<(Ended, Prepared), Error> {
     let shape = drive.shape();
     let pattern = pattern(args, &shape)?;
     let mut load = load(args, &shape, &pattern)?;
-    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let bench = Bench::new(args, &shape, pattern, watch)?;
+    let mut bench = Bench { spans: spans.to_vec(), ..bench };
     let mut driver = Virtual::at(drive, ready);
     let steady = bench.prepare(&mut driver, &mut load, None);
     let verifier = bench.runner.verifier.take();
@@ -117,6 +127,7 @@ struct Ours<'a> {
     config: &'a DriveConfig,
     watch: &'a mut Watch,
     ready: Time,
+    spans: Vec<Range<u64>>,
     prepared: Option<Prepared>,
 }
 
@@ -125,12 +136,12 @@ type Spent = Option<(Energy, Energy)>;
 
 impl Ours<'_> {
     fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
-        let Ours { args, config, watch, ready, prepared } = self;
+        let Ours { args, config, watch, ready, spans, prepared } = self;
         let shape = drive.shape();
         let pattern = pattern(args, &shape)?;
         let mut load = load(args, &shape, &pattern)?;
         let mut driver = Virtual::at(drive, ready);
-        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let mut bench = Bench { spans, ..Bench::new(args, &shape, pattern, watch)? };
         let steady = match bench.prepare(&mut driver, &mut load, prepared) {
             Ok(steady) => steady,
             Err(e) => return Err(ended(driver, e)),

@@ -11,6 +11,7 @@
 //! still, what was to last so long (a ramp, a run) is over. The clock on the wall
 //! decides nothing but when to look whether somebody stops it.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use measure::{Dies, Round, Steady, SteadyState, Verdict, units};
@@ -447,22 +448,34 @@ impl Runner<'_> {
         })
     }
 
-    /// Writes the drive twice over with 128 KiB sequential writes; what is
-    /// left at its end with smaller ones. Then waits until the drive rests.
+    /// Writes the drive twice over, as [`Runner::write_over`] does.
     pub fn precondition(
         &mut self,
         driver: &mut dyn Driver,
         shape: &Shape,
         seed: u64,
     ) -> Result<(), Error> {
+        self.write_over(driver, shape, 0..shape.bytes, seed)
+    }
+
+    /// Writes these addresses twice over with 128 KiB sequential writes; what is
+    /// left at their end with smaller ones. Then waits until the drive rests.
+    pub fn write_over(
+        &mut self,
+        driver: &mut dyn Driver,
+        shape: &Shape,
+        range: Range<u64>,
+        seed: u64,
+    ) -> Result<(), Error> {
         self.watch.phase("writing the drive twice over");
-        let pattern = Pattern::precondition(shape.bytes);
+        let pattern = Pattern::precondition(range.end - range.start);
+        let pattern = Pattern { offset: range.start, ..pattern };
         if pattern.blocks() > 0 {
             self.pass(driver, shape, &pattern, 2, seed)?;
         }
-        let offset = pattern.blocks() * pattern.bs;
-        if offset < shape.bytes {
-            let (length, bs) = (shape.bytes - offset, BLOCK_BYTES);
+        let offset = range.start + pattern.blocks() * pattern.bs;
+        if offset < range.end {
+            let (length, bs) = (range.end - offset, BLOCK_BYTES);
             let rest = Pattern { offset, length, bs, order: Order::Sequential, ..pattern };
             self.pass(driver, shape, &rest, 2, seed)?;
         }

@@ -358,9 +358,10 @@ impl Info {
             line(
                 if n == 0 { "targets" } else { "" },
                 format!(
-                    "{}: {} on {} from {first} on, chunks {} to {} of each; {}",
+                    "{}: {} from {} on, on {} from {first} on, chunks {} to {} of each; {}",
                     config.parts[n as usize].name,
                     size(one.size),
+                    size(config.first_byte(n)),
                     units::exactly(units.into(), "parallel unit"),
                     chunks.start,
                     chunks.end - 1,

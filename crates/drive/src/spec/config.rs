@@ -188,12 +188,14 @@ impl DriveConfig {
 
     /// What each of several targets is and has.
     fn parts_json(&self) -> Vec<Value> {
-        let part = |part: &Part| {
+        let part = |(n, part): (u32, &Part)| {
             let mut json = json!(part);
             json["target"] = part.kind().name().into();
+            json["size_bytes"] = self.target(n).size.into();
+            json["first_byte"] = self.first_byte(n).into();
             json
         };
-        self.parts.iter().map(part).collect()
+        (0..).zip(&self.parts).map(part).collect()
     }
 
     /// The effective configuration, for reports: every number, none implied.

@@ -11,6 +11,7 @@
 mod changes;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use flash::{Dimensions, Geometry, Profile};
 use media::{Place, Placement};
@@ -353,7 +354,7 @@ impl MemorySpec {
             let parts = u128::from(size) * u128::from(share.parts);
             if !parts.is_multiple_of(u128::from(share.of) * u128::from(TARGET_UNIT)) {
                 return Err(wrong(format!(
-                    "each has whole MiB: take a size of so many times {}",
+                    "each has whole MiB: take a size that is a multiple of {} MiB",
                     share.of
                 )));
             }
@@ -497,6 +498,26 @@ impl DriveConfig {
         let first = self.parts[target as usize].first;
         let at = (u128::from(self.size) * u128::from(first)).div_ceil(of.into()) as u64;
         at.next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// The addresses that have blocks, in order: all but those of targets that keep values
+    /// by key, and of nobody.
+    pub fn spans(&self) -> Vec<Range<u64>> {
+        let has_blocks = |n: &u32| self.parts.get(*n as usize).is_none_or(|part| part.keys == 0);
+        let span = |n: u32| {
+            let first = if self.parts.is_empty() { 0 } else { self.first_byte(n) };
+            first..first + self.target(n).size
+        };
+        let mut all: Vec<Range<u64>> = (0..self.targets()).filter(has_blocks).map(span).collect();
+        all.sort_by_key(|span| span.start);
+        all.dedup_by(|next, before| {
+            let are_neighbours = before.end == next.start;
+            if are_neighbours {
+                before.end = next.end;
+            }
+            are_neighbours
+        });
+        all
     }
 
     /// A target of it, on its part of the device.

@@ -139,3 +139,27 @@ fn what_is_not_served_so_is_refused() {
         assert!(code == Some(2) && said.contains(why), "{line}: {said}");
     }
 }
+
+/// Where keys lie between blocks a bench is of the blocks that its ranges name, and leaves
+/// the others as they are.
+#[test]
+fn a_bench_is_of_one_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let kinds = "--profile ref --size 96M pages=16 groups=2 units=4/8/4 target=pblk/kv/pblk";
+    assert!(run(at, &format!("create a.ssd {kinds} keys=100")).status.success());
+    let served = serve_with(at, "a.ssd", KEYS);
+    write(at, 4096, 7);
+    assert_eq!(redis(at, "SET a 1"), "+OK");
+    served.stop();
+    let last = "bench ./a.ssd --rw randrw --qd 4 --ios 500 --destroy --precondition seq";
+    for range in ["", "--range 16M+40M", "--range 24M+8M"] {
+        let (code, said) = refused(at, &format!("{last} {range}"));
+        assert!(code == Some(2) && said.contains("--range 0M+24M or 72M+24M"), "{range}: {said}");
+    }
+    common::json(at, &format!("{last} --range 72M+24M --verify"));
+    let served = serve_with(at, "a.ssd", KEYS);
+    assert_eq!(read(at, 4096), [7; 4096]);
+    assert_eq!(redis(at, "GET a"), "$1\n1");
+    served.stop();
+}

@@ -137,6 +137,10 @@ fn a_drive_file_keeps_its_targets() {
     let parts = info["drive"]["parts"].as_array().unwrap();
     let told: Vec<_> = parts.iter().map(|part| (&part["name"], &part["first"])).collect();
     assert_eq!(told, [(&"target1".into(), &4.into()), (&"mine".into(), &8.into())]);
+    assert_eq!(
+        (&parts[1]["first_byte"], &parts[1]["size_bytes"]),
+        (&(32 << 20).into(), &(8 << 20).into())
+    );
     let text = String::from_utf8(run(at, "info a.ssd").stdout).unwrap();
     assert!(text.contains("mine: ") && text.contains("nobody's: 10 of 16"), "{text}");
     let served = serve(at, "a.ssd");
