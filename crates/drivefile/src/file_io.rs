@@ -56,9 +56,10 @@ pub trait FileIo: Send + Sync {
     fn seconds(&self) -> u32 {
         0
     }
-    /// Whether it outlives whoever has it open: a file that was deleted does not.
-    fn outlives(&self) -> io::Result<bool> {
-        Ok(true)
+    /// Its length in bytes; none of a file that was deleted, and so does not outlive whoever
+    /// has it open.
+    fn lasting_bytes(&self) -> io::Result<Option<u64>> {
+        self.bytes().map(Some)
     }
 }
 
@@ -322,7 +323,8 @@ impl FileIo for SystemFile {
         u32::try_from(now.as_secs()).ok().filter(|&now| now >= CLOCK_SET).unwrap_or(0)
     }
 
-    fn outlives(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.nlink() > 0)
+    fn lasting_bytes(&self) -> io::Result<Option<u64>> {
+        let about = self.file.metadata()?;
+        Ok(Some(about.len()).filter(|_| about.nlink() > 0))
     }
 }

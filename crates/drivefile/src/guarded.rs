@@ -45,12 +45,12 @@ impl Guarded {
 
     /// Fails where somebody else has deleted it, or changed how long it is.
     fn is_there(&self) -> io::Result<()> {
-        if !self.storage.outlives()? {
+        let Some(found) = self.storage.lasting_bytes()? else {
             let text = "somebody deleted the file, and what is on the drive is gone when this \
                         ends: copy what is needed before";
             return Err(io::Error::other(text));
-        }
-        let (found, bytes) = (self.storage.bytes()?, self.bytes.load(Ordering::Relaxed));
+        };
+        let bytes = self.bytes.load(Ordering::Relaxed);
         if found == bytes {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl FileIo for Guarded {
         self.storage.seconds()
     }
 
-    fn outlives(&self) -> io::Result<bool> {
-        self.storage.outlives()
+    fn lasting_bytes(&self) -> io::Result<Option<u64>> {
+        self.storage.lasting_bytes()
     }
 }
