@@ -57,12 +57,17 @@ impl Claimed {
     }
 }
 
-/// Puts the claim of a state into `bytes`, which are empty. At most [`MOST`] chunks.
-pub fn encode(state: &State, chunks: impl ExactSizeIterator<Item = Claimed>, bytes: &mut Vec<u8>) {
+/// Puts the claim of a state at the start of `place`. Gives its bytes. At most [`MOST`]
+/// chunks.
+pub fn encode(
+    state: &State,
+    chunks: impl ExactSizeIterator<Item = Claimed>,
+    place: &mut [u8],
+) -> usize {
     let len = HEAD + chunks.len() * ENTRY;
-    assert!(bytes.is_empty() && len <= SLOT_BYTES, "a claim has its place");
-    bytes.extend_from_slice(&State { claim: true, ..*state }.encode());
-    bytes.resize(len, 0);
+    assert!(len <= SLOT_BYTES, "a claim has its place");
+    let bytes = &mut place[..len];
+    bytes[..STATE_BYTES].copy_from_slice(&State { claim: true, ..*state }.encode());
     put_u32(bytes, STATE_BYTES + 4, chunks.len() as u32);
     for (chunk, to) in chunks.zip(bytes[HEAD..].chunks_exact_mut(ENTRY)) {
         put_u32(to, 0, chunk.number);
@@ -71,6 +76,7 @@ pub fn encode(state: &State, chunks: impl ExactSizeIterator<Item = Claimed>, byt
     }
     let sum = sum(bytes);
     put_u32(bytes, STATE_BYTES, sum);
+    len
 }
 
 /// The chunks of the claim in these bytes; none where they are damaged or another's.
@@ -102,6 +108,7 @@ mod tests {
     use crate::tests::{Rng, random_chunk};
     use proptest::prelude::*;
 
+    /// A claim in a place where something else was, without what lies behind it.
     fn claim(seed: u64, count: usize, bytes: &mut Vec<u8>) -> Vec<(Claimed, Descriptor)> {
         let mut rng = Rng(seed);
         let mut one = |number| {
@@ -113,7 +120,9 @@ mod tests {
         let (clean, claim) = (false, false);
         let table = Some(seed);
         let state = State { session: 3, synced: 7, clean, claim, time: 0, told: 0, table };
-        encode(&state, chunks.iter().map(|(claimed, _)| *claimed), bytes);
+        bytes.resize(SLOT_BYTES, 0x55);
+        let len = encode(&state, chunks.iter().map(|(claimed, _)| *claimed), bytes);
+        bytes.truncate(len);
         chunks
     }
 

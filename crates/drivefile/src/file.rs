@@ -32,10 +32,11 @@ use crate::descriptor::{Descriptor, at_rest, next_life};
 use crate::file_io::is_unreadable;
 use crate::guarded::Guarded;
 use crate::header::{MAGIC, State};
-use crate::layout::{Layout, SLOT_BYTES};
+use crate::layout::Layout;
 use crate::mutation::{self, Mutation};
 use crate::open::DESCRIPTORS;
-use crate::sync::{Job, Outcome, Syncer, give_back, write_first_state, write_last_state};
+use crate::states::States;
+use crate::sync::{Done, Job, Outcome, Syncer, give_back, write_first_state, write_last_state};
 use crate::{Area, ChangingText, FileError, FileIo, Header, SystemFile, Unfinished, Wakes};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
@@ -69,8 +70,8 @@ pub struct DriveFile {
     pub(crate) spare: Vec<u32>,
     /// Chunks that changed since then, up to one more than a claim has.
     pub(crate) changed: Vec<u32>,
-    /// Room for a claim, where no sync has it.
-    pub(crate) claim: Vec<u8>,
+    /// The pages of states, where no sync has them.
+    pub(crate) states: Option<States>,
     /// Blocks programmed since the last sync began.
     pub(crate) unsynced: u32,
     /// The drive's own time, in ns, as far as it was told.
@@ -180,7 +181,7 @@ impl DriveFile {
             owed: Vec::new(),
             spare: Vec::new(),
             changed: Vec::with_capacity(claim::MOST + 1),
-            claim: Vec::with_capacity(SLOT_BYTES),
+            states: Some(States::of(&state)),
             unsynced: 0,
             time: state.time,
             told: state.told,
@@ -269,11 +270,11 @@ impl DriveFile {
     /// Takes note of a sync that ended.
     fn take(&mut self, outcome: Option<Outcome>) {
         match outcome {
-            Some(Outcome { generation, spare, claim, result: Ok(()) }) => {
+            Some(Ok(Done { generation, spare, states })) => {
                 self.completed = generation;
-                (self.claim, self.spare) = (claim, spare);
+                (self.states, self.spare) = (Some(states), spare);
             }
-            Some(Outcome { result: Err(e), .. }) => {
+            Some(Err(e)) => {
                 self.fail(e);
             }
             None => {}
@@ -310,13 +311,15 @@ impl DriveFile {
             return;
         }
         let state = self.state(self.generation, false);
-        let Some(syncer) = self.syncer.as_mut().filter(|syncer| !syncer.is_busy()) else { return };
-        let mut claim = std::mem::take(&mut self.claim);
-        claim.clear();
+        // Where a sync is under way, it has the states.
+        let Some((syncer, mut states)) = self.syncer.as_mut().zip(self.states.take()) else {
+            return;
+        };
+        let mut claim = 0;
         if self.changed.len() <= claim::MOST {
             let chunks = self.changed.iter();
             let chunk = |&number: &u32| Claimed::of(number, &self.chunks[number as usize]);
-            claim::encode(&state, chunks.map(chunk), &mut claim);
+            claim = states.claim(&state, chunks.map(chunk));
         }
         self.changed.clear();
         self.generation += 1;
@@ -329,7 +332,7 @@ impl DriveFile {
         if mutation::is(Mutation::GiveBackAtOnce) {
             std::mem::swap(&mut back, &mut self.owed);
         }
-        syncer.begin(Job { state, claim, give_back: back });
+        syncer.begin(Job { state, states, claim, give_back: back });
     }
 
     /// Whether nothing may be changed.

@@ -45,6 +45,7 @@ mod layout;
 pub mod mutation;
 mod open;
 mod service;
+mod states;
 mod sync;
 mod text;
 mod unfinished;

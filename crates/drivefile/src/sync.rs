@@ -17,32 +17,35 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::header::{STATE_BYTES, State};
-use crate::layout::{Layout, SLOT_BYTES, STATE_PAGES, state_offsets};
+use crate::header::State;
+use crate::layout::Layout;
 use crate::service::{Service, Wakes};
+use crate::states::States;
 use crate::{FileError, FileIo};
 
 /// A sync to be made.
 pub struct Job {
     /// What the state will say, when it is known to hold.
     pub state: State,
-    /// What is written before it, where one place holds that; else nothing, and
-    /// then the state is made durable by itself behind it.
-    pub claim: Vec<u8>,
+    /// The pages of states, and bytes of the claim in them that is written before; 0
+    /// where no place holds that, and then the state is made durable by itself behind it.
+    pub states: States,
+    pub claim: usize,
     /// The chunks erased in the generation before, by their number in the file:
     /// when this one is durable, nothing that they had is needed.
     pub give_back: Vec<u32>,
 }
 
+/// What became of a sync. Behind one that failed there is none.
+pub type Outcome = Result<Done, FileError>;
+
 /// A sync that ended.
-pub struct Outcome {
+pub struct Done {
     /// The generation that it ended.
     pub generation: u64,
-    /// The job's list, empty, and its claim.
+    /// The job's list, empty, and the pages of states.
     pub spare: Vec<u32>,
-    pub claim: Vec<u8>,
-    /// How.
-    pub result: Result<(), FileError>,
+    pub states: States,
 }
 
 /// Makes syncs.
@@ -156,17 +159,13 @@ impl Syncer {
 
 /// The thread's outcome, or that there is no thread.
 fn or_gone(outcome: io::Result<Outcome>) -> Outcome {
-    outcome.unwrap_or_else(|e| {
-        let result = Err(FileError::system("syncing", &e));
-        Outcome { generation: 0, spare: Vec::new(), claim: Vec::new(), result }
-    })
+    outcome.unwrap_or_else(|e| Err(FileError::system("syncing", &e)))
 }
 
 /// Claims the generation, and makes all of it durable, with the claim.
 fn claim_and_sync(storage: &dyn FileIo, job: &Job) -> Result<(), FileError> {
-    if !job.claim.is_empty() {
-        let places = state_offsets(job.state.synced);
-        places.iter().try_for_each(|&at| storage.write(at, &job.claim)).map_err(failed)?;
+    if job.claim > 0 {
+        job.states.write_claim(storage, job.state.synced, job.claim).map_err(failed)?;
     }
     storage.sync().map_err(|e| FileError::system("syncing", &e))
 }
@@ -175,25 +174,20 @@ fn claim_and_sync(storage: &dyn FileIo, job: &Job) -> Result<(), FileError> {
 fn finish(
     storage: &dyn FileIo,
     layout: &Layout,
-    mut job: Job,
+    job: Job,
     begun: Result<(), FileError>,
 ) -> Outcome {
-    let result = begun.and_then(|()| {
-        storage.note_synced();
-        let (bytes, [first, second]) = (job.state.encode(), state_offsets(job.state.synced));
-        if job.claim.is_empty() {
-            storage.write_durable(first, &bytes).map_err(failed)?;
-            return storage.write(second, &bytes).map_err(failed);
-        }
-        // Where this one is lost there is the claim.
-        storage.write(first, &bytes).map_err(failed)
-    });
-    if result.is_ok() {
-        give_back(storage, layout, &job.give_back);
-    }
-    job.give_back.clear();
-    let Job { state, claim, give_back: spare } = job;
-    Outcome { generation: state.synced, spare, claim, result }
+    begun?;
+    storage.note_synced();
+    let Job { state, mut states, claim, give_back: mut spare } = job;
+    let written = match claim {
+        0 => states.write_unclaimed(storage, &state),
+        _ => states.write_state(storage, &state),
+    };
+    written.map_err(failed)?;
+    give_back(storage, layout, &spare);
+    spare.clear();
+    Ok(Done { generation: state.synced, spare, states })
 }
 
 /// Gives the space of chunks back, by their number in the file. No state that may
@@ -210,26 +204,14 @@ fn failed(e: io::Error) -> FileError {
     FileError::system("writing its state", &e)
 }
 
-/// A page of states that has this one in each of its places. One that is written as a
-/// whole can be read again, whatever the disk had there.
-fn page_of(state: &State) -> [u8; 2 * SLOT_BYTES] {
-    let mut page = [0; 2 * SLOT_BYTES];
-    page.chunks_exact_mut(SLOT_BYTES)
-        .for_each(|to| to[..STATE_BYTES].copy_from_slice(&state.encode()));
-    page
-}
-
-/// Writes a state in all places, durably, one page after the other. One that begins a
-/// session: an older session's would have all blocks of this one thrown away.
+/// Writes a state that begins a session to all places, durably.
 pub fn write_first_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
-    let page = page_of(state);
-    STATE_PAGES.iter().try_for_each(|&at| storage.write_durable(at, &page)).map_err(failed)
+    States::of(state).write_durable(storage).map_err(failed)
 }
 
-/// Writes the state that ends a session in all places, durably. What it tells of is.
+/// Writes the state that ends a session to all places, durably. What it tells of is.
 pub fn write_last_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
-    let page = page_of(state);
-    STATE_PAGES.iter().try_for_each(|&at| storage.write(at, &page)).map_err(failed)?;
+    States::of(state).write(storage).map_err(failed)?;
     storage.sync().map_err(|e| FileError::system("syncing", &e))?;
     storage.note_synced();
     Ok(())
