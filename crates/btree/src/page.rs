@@ -176,6 +176,13 @@ impl<'a> View<'a> {
         Kind::of(self.0[16])
     }
 
+    /// Whether it is a leaf, or an inner page, at this level.
+    #[inline]
+    pub(crate) fn is_at(&self, level: usize) -> bool {
+        let kind = if level == 0 { Kind::Leaf } else { Kind::Inner };
+        usize::from(self.level()) == level && self.0[16] == kind as u8
+    }
+
     /// 0 for a leaf, and one more for each level above.
     #[inline]
     pub(crate) fn level(&self) -> u8 {
@@ -280,26 +287,39 @@ impl<'a> View<'a> {
         &self.0[at..at + self.cell_len(i)]
     }
 
-    #[inline]
-    fn compare(&self, i: usize, key_head: u32, key: &[u8]) -> Ordering {
-        let slot_head = self.u32(HEADER + i * SLOT);
-        slot_head.cmp(&key_head).then_with(|| self.key(i).cmp(key))
-    }
-
-    /// Where `key` is, or where it would be.
+    /// Where `key` is, or where it would be. Heads are compared first, and keys only where
+    /// those are equal.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let key_head = head(key, self.skip());
-        let (mut low, mut high) = (0, self.count());
+        let slots = &self.0[HEADER..][..self.count() * SLOT];
+        let slots = slots.as_chunks::<SLOT>().0;
+        let head_of = |slot: &[u8; SLOT]| u32::from_le_bytes([slot[0], slot[1], slot[2], slot[3]]);
+        let low = slots.partition_point(|slot| head_of(slot) < key_head);
+        let is_same = |i: usize| slots.get(i).is_some_and(|slot| head_of(slot) == key_head);
+        let high = match is_same(low) {
+            false => low,
+            true if !is_same(low + 1) => low + 1,
+            true => low + slots[low..].partition_point(|slot| head_of(slot) == key_head),
+        };
+        match self.search_keys(low, high, key) {
+            Err(low) if self.skip() > 0 => Err(self.place(low, key)),
+            found => found,
+        }
+    }
+
+    /// The same among slots whose keys have the same head.
+    #[inline]
+    fn search_keys(&self, mut low: usize, mut high: usize, key: &[u8]) -> Result<usize, usize> {
         while low < high {
             let middle = (low + high) / 2;
-            match self.compare(middle, key_head, key) {
+            match self.key(middle).cmp(key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return Ok(middle),
             }
         }
-        Err(if self.skip() == 0 { low } else { self.place(low, key) })
+        Err(low)
     }
 
     /// Where `key` would be: at `low`, if it begins as all keys of the page do.
@@ -433,7 +453,10 @@ impl Edit<'_> {
     /// Opens slot `i` for a cell of `len` bytes. The caller looked at the room.
     fn open(&mut self, i: usize, key: &[u8], len: usize) -> &mut [u8] {
         let skip = self.view().skip();
-        if skip > 0 {
+        if self.view().count() == 0 {
+            // What a key that is alone begins with, all do.
+            self.put_u16(18, key.len().min(MAX_SKIP) << COUNT_BITS);
+        } else if skip > 0 {
             let common = same(self.view().key(0), key);
             if common < skip {
                 self.set_skip(common);

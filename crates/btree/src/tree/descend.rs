@@ -3,7 +3,6 @@
 use super::{MAX_LEVELS, Path, Stop, Tree};
 use crate::cache::{NONE, State};
 use crate::error::Error;
-use crate::page::Kind;
 use crate::store::{PageStore, StoreError};
 
 /// Rounds of the cache's hand that a page survives without use.
@@ -77,8 +76,7 @@ impl<S: PageStore> Tree<S> {
         for level in (0..self.height()).rev() {
             let frame = self.need(page)?;
             let view = self.cache.view(frame);
-            let kind = if level == 0 { Kind::Leaf } else { Kind::Inner };
-            if usize::from(view.level()) != level || view.kind() != Some(kind) {
+            if !view.is_at(level) {
                 return Err(Stop::Fail(Error::Damaged { page, what: "it is of another level" }));
             }
             if level == 0 {
