@@ -146,6 +146,12 @@ pub struct Found {
     pub writes: bool,
 }
 
+/// Whether somebody wrote a name, which is of capital letters, in whatever letters.
+#[inline]
+fn is_name(name: &[u8], written: &[u8]) -> bool {
+    name.len() == written.len() && name.iter().zip(written).all(|(a, b)| *a == b & !0x20)
+}
+
 /// Looks a command up. `args` is not empty.
 ///
 /// # Errors
@@ -153,7 +159,7 @@ pub struct Found {
 pub fn find(args: Args<'_>) -> Result<Found, String> {
     let name = args.get(0);
     let Some(&(known, arity, command, keys, writes)) =
-        TABLE.iter().find(|entry| entry.0.as_bytes().eq_ignore_ascii_case(name))
+        TABLE.iter().find(|entry| is_name(entry.0.as_bytes(), name))
     else {
         let name = &name[..name.len().min(128)];
         return Err(format!("ERR unknown command '{}'", name.escape_ascii()));
@@ -169,13 +175,32 @@ pub fn find(args: Args<'_>) -> Result<Found, String> {
 
 impl Keys {
     /// The keys among `args`.
-    pub fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (count, step) = match self {
+    pub fn of(self, args: Args<'_>) -> Picked<'_> {
+        let (end, step) = match self {
             Keys::None => (0, 1),
-            Keys::First => (1, 1),
+            Keys::First => (2, 1),
             Keys::All => (usize::MAX, 1),
             Keys::Pairs => (usize::MAX, 2),
         };
-        args.from(1).step_by(step).take(count)
+        Picked { args, next: 1, end: end.min(args.len()), step }
+    }
+}
+
+/// Some of the arguments of a command.
+pub struct Picked<'a> {
+    args: Args<'a>,
+    next: usize,
+    end: usize,
+    step: usize,
+}
+
+impl<'a> Iterator for Picked<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let at = self.next;
+        self.next += self.step;
+        (at < self.end).then(|| self.args.get(at))
     }
 }

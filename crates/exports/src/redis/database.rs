@@ -335,18 +335,16 @@ impl Database {
     fn advance(&mut self, seat: u32, job: &mut Job, args: Args<'_>, out: &mut Rope) -> Progress {
         let Some(found) = job.found else { return Progress::Waits };
         loop {
-            let failed = self.inbox.mails[seat as usize].error.take();
-            if self.inbox.mails[seat as usize].outstanding > 0 {
+            let mail = &mut self.inbox.mails[seat as usize];
+            if mail.outstanding > 0 {
                 // What is still under way ends first.
-                self.inbox.mails[seat as usize].error = failed;
                 return Progress::Waits;
             }
             if self.inbox.work >= self.slice {
-                self.inbox.mails[seat as usize].error = failed;
                 self.yielded.push_back(seat);
                 return Progress::Waits;
             }
-            let result = match (failed, job.state) {
+            let result = match (mail.error.take(), job.state) {
                 (Some(refusal), _) => Err(refusal),
                 (None, State::Idle) => return Progress::Waits,
                 (None, State::Lock) => {
@@ -358,7 +356,8 @@ impl Database {
                         return Progress::Waits;
                     }
                     self.inbox.work += job.claim.len() as u64 * LOCK;
-                    Ok(State::Next(Next::Get))
+                    mail.clear(job.asked.len());
+                    Ok(State::Reads(0))
                 }
                 (None, State::Next(Next::Later)) => {
                     self.inbox.work = self.inbox.work.max(self.slice);
@@ -368,7 +367,6 @@ impl Database {
                     self.inbox.mails[seat as usize].clear(job.asked.len());
                     Ok(State::Reads(0))
                 }
-                (None, State::Next(Next::End)) => return self.end(seat, job, found),
                 (None, State::Next(next))
                     if !self.common.is_ordered
                         && matches!(next, Next::Write | Next::WriteAndEnd) =>
@@ -417,6 +415,7 @@ impl Database {
                 (None, State::Reads(_) | State::Told(_)) => self.work(seat, job, found, args, out),
             };
             match result {
+                Ok(State::Next(Next::End)) => return self.end(seat, job, found),
                 Ok(state) => job.state = state,
                 // What is under way ends first: it is told to this command.
                 Err(refusal) if self.inbox.mails[seat as usize].outstanding > 0 => {

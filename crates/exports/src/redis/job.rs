@@ -163,12 +163,16 @@ impl Job {
 
     /// Ends the command.
     pub fn end(&mut self, trash: &mut Trash) {
-        self.clear_writes();
+        if self.has_writes() {
+            self.clear_writes();
+        }
         if self.asked.bytes.capacity() > KEEP {
             trash.put(std::mem::take(&mut self.asked.bytes));
         }
         self.asked.clear();
-        trash.put_all(std::mem::take(&mut self.text).into_pieces());
+        if self.text.memory() > 0 {
+            trash.put_all(std::mem::take(&mut self.text).into_pieces());
+        }
         self.key.clear();
         self.sets.clear();
         self.sets.shrink_to(64);

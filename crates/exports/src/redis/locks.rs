@@ -40,8 +40,10 @@ impl Claim {
     pub fn on<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>, writes: bool) {
         self.stripes.clear();
         self.stripes.extend(keys.map(|key| xxh3_64(key) as u16 & (STRIPES - 1) as u16));
-        self.stripes.sort_unstable();
-        self.stripes.dedup();
+        if self.stripes.len() > 1 {
+            self.stripes.sort_unstable();
+            self.stripes.dedup();
+        }
         (self.writes, self.everything, self.looks) = (writes, false, false);
     }
 
@@ -201,12 +203,14 @@ impl Locks {
             } else {
                 stripe.readers -= 1
             }
-            if stripe.readers == 0 {
+            if stripe.readers == 0 && !stripe.line.is_empty() {
                 self.retry.append(&mut stripe.line);
             }
         }
-        if self.running == 0 {
-            self.retry.extend(self.owner);
+        if self.running == 0
+            && let Some(owner) = self.owner
+        {
+            self.retry.push_back(owner);
         }
     }
 }

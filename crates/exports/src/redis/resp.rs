@@ -90,9 +90,10 @@ impl<'a> Args<'a> {
     }
 
     /// Those from `i` on.
-    pub fn from(&self, i: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (bytes, places) = (self.bytes, self.places);
-        places.iter().skip(i).map(move |place| &bytes[place.clone()])
+    pub fn from(&self, i: usize) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        let places = self.places.get(i..).unwrap_or_default();
+        let bytes = self.bytes;
+        places.iter().map(move |place| &bytes[place.clone()])
     }
 }
 
@@ -180,12 +181,8 @@ impl Parser {
             self.places.shrink_to(64);
         }
         self.line.shrink_to(1024);
-        *self = Parser {
-            places: std::mem::take(&mut self.places),
-            line: std::mem::take(&mut self.line),
-            beyond: self.beyond,
-            ..Parser::default()
-        };
+        (self.state, self.is_line) = (State::Begin, false);
+        (self.pos, self.seen, self.left) = (0, 0, 0);
         bytes
     }
 
@@ -210,9 +207,37 @@ impl Parser {
         Ok(Some(&rest[..end]))
     }
 
+    /// The number of a line, behind its first byte. `None` while the line has not come.
+    #[inline(always)]
+    fn number(
+        &mut self,
+        input: &[u8],
+        long: ProtocolError,
+        bad: ProtocolError,
+    ) -> Result<Option<i64>, ProtocolError> {
+        match short(&input[self.pos + 1..]) {
+            Some((number, bytes)) => {
+                (self.seen, self.pos) = (0, self.pos + 1 + bytes);
+                Ok(Some(number))
+            }
+            None => self.any_number(input, long, bad),
+        }
+    }
+
+    #[cold]
+    fn any_number(
+        &mut self,
+        input: &[u8],
+        long: ProtocolError,
+        bad: ProtocolError,
+    ) -> Result<Option<i64>, ProtocolError> {
+        let Some(line) = self.line(input, long)? else { return Ok(None) };
+        number(&line[1..]).ok_or(bad).map(Some)
+    }
+
     fn count(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
-        let Some(line) = self.line(input, ProtocolError::LongCount)? else { return Ok(false) };
-        let count = number(&line[1..]).ok_or(ProtocolError::Count)?;
+        let (long, bad) = (ProtocolError::LongCount, ProtocolError::Count);
+        let Some(count) = self.number(input, long, bad)? else { return Ok(false) };
         // None, or fewer than none, is an empty command.
         let count = count.max(0) as usize;
         if count > MAX_ARGS {
@@ -229,9 +254,10 @@ impl Parser {
             Some(b'$') => {}
             Some(&other) => return Err(ProtocolError::NoBulk(other)),
         }
-        let Some(line) = self.line(input, ProtocolError::LongBulk)? else { return Ok(false) };
-        let len = number(&line[1..]).and_then(|len| usize::try_from(len).ok());
-        let len = len.filter(|&len| len <= MAX_BULK + self.beyond).ok_or(ProtocolError::Bulk)?;
+        let (long, bad) = (ProtocolError::LongBulk, ProtocolError::Bulk);
+        let Some(len) = self.number(input, long, bad)? else { return Ok(false) };
+        let len = usize::try_from(len).ok().filter(|&len| len <= MAX_BULK + self.beyond);
+        let len = len.ok_or(bad)?;
         if self.pos + len > MAX_COMMAND + self.beyond {
             return Err(ProtocolError::LongCommand);
         }
@@ -272,6 +298,25 @@ impl Parser {
         self.state = State::Whole;
         Ok(true)
     }
+}
+
+/// A number of four digits at most, with the end of its line, as nearly all are: it, and how
+/// many bytes that takes.
+#[inline]
+fn short(line: &[u8]) -> Option<(i64, usize)> {
+    let mut number = 0;
+    for at in 0..line.len().min(5) {
+        let digit = line[at].wrapping_sub(b'0');
+        if digit > 9 {
+            let is_whole = at > 0 && line[at..].starts_with(b"\r\n");
+            return is_whole.then_some((number, at + 2));
+        }
+        if number == 0 && at > 0 {
+            return None;
+        }
+        number = 10 * number + i64::from(digit);
+    }
+    None
 }
 
 /// A decimal number with the carriage return behind it.
@@ -351,12 +396,17 @@ fn quoted<'a>(mut line: &'a [u8], quote: u8, to: &mut Vec<u8>) -> Option<&'a [u8
 
 /// Puts a number behind a byte, and ends the line.
 fn line(to: &mut impl Write, kind: u8, number: i64) {
-    put(to, &[kind]);
-    put(to, itoa::Buffer::new().format(number).as_bytes());
-    put(to, b"\r\n");
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(number).as_bytes();
+    let mut line = [0; 24];
+    line[0] = kind;
+    line[1..][..digits.len()].copy_from_slice(digits);
+    line[1 + digits.len()..][..2].copy_from_slice(b"\r\n");
+    put(to, &line[..digits.len() + 3]);
 }
 
 /// Puts bytes behind others.
+#[inline]
 fn put(to: &mut impl Write, bytes: &[u8]) {
     // Writing to memory does not fail.
     let _ = to.write_all(bytes);
@@ -515,6 +565,20 @@ mod tests {
         ) {
             let single: Vec<&[u8]> = input.chunks(1).collect();
             prop_assert_eq!(commands(&single), commands(&[&input]));
+        }
+
+        /// What is told of a line at once is what the line says.
+        #[test]
+        fn short_numbers_are_as_all(
+            input in prop::collection::vec(
+                prop::sample::select(b"\r\n\r\n0123456789-".as_slice()), 0..9),
+            end in any::<bool>(),
+        ) {
+            let input = if end { [&input, &b"\r\n"[..]].concat() } else { input };
+            let end = input.iter().position(|&byte| byte == b'\n');
+            let whole = end.and_then(|end| Some((number(&input[..end])?, end + 1)));
+            let is_short = |&(n, bytes): &(i64, usize)| (0..10_000).contains(&n) && bytes < 7;
+            prop_assert_eq!(short(&input), whole.filter(is_short));
         }
 
         #[test]

@@ -88,6 +88,7 @@ impl Rope {
         }
     }
 
+    #[cold]
     fn grow(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.pieces.back().is_none_or(|last| last.len() == PIECE) {
