@@ -70,6 +70,9 @@ pub(crate) struct Cache {
     stamp: u64,
     /// Frames that are dirty or on their way to the store.
     pub(crate) held: usize,
+    /// How often a page left its frame or the tree. While that is the same, a frame that
+    /// had a page of the tree has it.
+    pub(crate) left: u64,
     pub(crate) counters: CacheCounters,
 }
 
@@ -118,6 +121,7 @@ impl Cache {
             group_stamp: u64::MAX,
             stamp: 0,
             held: 0,
+            left: 0,
             counters: CacheCounters::default(),
         })
     }
@@ -219,6 +223,7 @@ impl Cache {
             frame.state = State::Free;
             let page = frame.page;
             self.table.remove(page);
+            self.left += 1;
             self.counters.evictions += 1;
             return Some(at as u32);
         }
@@ -253,6 +258,7 @@ impl Cache {
         entry.state = State::Free;
         let page = entry.page;
         self.table.remove(page);
+        self.left += 1;
         self.free.push(frame);
     }
 
@@ -327,6 +333,7 @@ impl Cache {
             self.held -= usize::from(self[frame].writing == 0);
         }
         self.frames[frame as usize].clock = 0;
+        self.left += 1;
     }
 
     /// Takes the first of a list to be written.

@@ -13,8 +13,9 @@
 //!
 //! An operation runs in memory in one go. Where a page is missing it waits for
 //! the page and starts again from the root: so nothing is ever half done, and
-//! nothing is locked. Changed pages are written later, many at once
-//! ([`crate::tree::write`]).
+//! nothing is locked. A put of the key that was looked up last begins at the leaf
+//! where that ended, if no page has given way since. Changed pages are written
+//! later, many at once ([`crate::tree::write`]).
 
 mod alloc;
 mod change;
@@ -126,6 +127,16 @@ impl Path {
     }
 }
 
+/// Where a get ended: for a put that comes behind it.
+#[derive(Clone, Copy)]
+struct Way {
+    /// The leaf's frame, and where in it the key is or would be.
+    leaf: u32,
+    at: usize,
+    /// How often a page had left its frame or the tree.
+    left: u64,
+}
+
 /// A batch on its way to the store.
 #[derive(Default)]
 struct Flight {
@@ -177,6 +188,8 @@ pub struct Tree<S = AnyStore<'static>> {
     /// The root, and how many levels there are.
     root_page: u64,
     levels: usize,
+    /// Where the last get ended.
+    way: Option<Way>,
     /// Pages that are free, with those that were never used.
     free_pages: u64,
     /// Changes of one operation on several pages belong together.
@@ -281,6 +294,7 @@ impl<S: PageStore> Tree<S> {
             hard,
             root_page: 0,
             levels: 1,
+            way: None,
             free_pages: 0,
             together: false,
             pressed: false,

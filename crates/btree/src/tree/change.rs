@@ -7,8 +7,10 @@
 //! A delete takes a page out that becomes empty, and merges one that is less
 //! than a quarter full with a neighbour that is in memory.
 
+use std::cmp::Ordering;
+
 use super::worst::Worst;
-use super::{Path, Stop, Tree};
+use super::{Path, Stop, Tree, Way};
 use crate::cache::State;
 use crate::error::Error;
 use crate::op::{Outcome, decode};
@@ -20,9 +22,8 @@ use crate::redo::room::Need;
 use crate::redo::{Change, record};
 use crate::store::PageStore;
 
-/// Where a record goes in its leaf.
+/// What it takes to put a record into its leaf.
 struct Place {
-    found: Result<usize, usize>,
     /// Only its leaf changes.
     is_simple: bool,
     need: Need,
@@ -62,33 +63,59 @@ impl<S: PageStore> Tree<S> {
 
     pub(super) fn try_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.writable()?;
-        let path = self.locate(key)?;
-        let leaf = path.leaf();
-        let place = self.place(leaf, key, value);
-        let worst = self.worst(key.len(), Some(value.len()));
-        if !place.is_simple {
+        let (leaf, found) = self.find_leaf(key)?;
+        let place = self.place(leaf, found, key, value);
+        let change = Change { bytes: record::size_of_one(key, Some(value)), need: place.need };
+        if place.is_simple {
+            self.admit_record(change)?;
+            self.put_simply(leaf, found, key, value)?;
+        } else {
+            let worst = self.worst(key.len(), Some(value.len()));
             // What finds no room waits for nothing.
             self.ensure_pages(worst.pages)?;
+            self.admit_record(change)?;
+            self.reserve(worst)?;
+            let path = self.locate(key)?;
+            self.apply_put(&path, key, value);
         }
-        let bytes = record::size_of_one(key, Some(value));
-        self.admit_record(Change { bytes, need: place.need })?;
-        if place.is_simple {
-            self.put_simply(leaf, place.found, key, value)?;
-            self.log_one(key, Some(value));
-            return Ok(());
-        }
-        self.reserve(worst)?;
-        let path = self.locate(key)?;
-        self.apply_put(&path, key, value);
         self.log_one(key, Some(value));
         Ok(())
     }
 
-    /// Where a record goes in its leaf.
+    /// The leaf that has `key` or would have it, and where in that: where the last get ended,
+    /// if that was for this key.
     #[inline]
-    fn place(&self, leaf: u32, key: &[u8], value: &[u8]) -> Place {
+    fn find_leaf(&mut self, key: &[u8]) -> Result<(u32, Result<usize, usize>), Stop> {
+        if let Some(known) = self.known(key) {
+            return Ok(known);
+        }
+        let leaf = self.descend(key, |_, _| {})?;
+        Ok((leaf, self.cache.view(leaf).search(key)))
+    }
+
+    /// The same, without a way from the root. What the page itself says is believed alone: it
+    /// has the key, or keys on both sides of it.
+    #[inline]
+    fn known(&mut self, key: &[u8]) -> Option<(u32, Result<usize, usize>)> {
+        let Way { leaf, at, left } = self.way.take()?;
+        if left != self.cache.left {
+            return None;
+        }
         let view = self.cache.view(leaf);
-        let found = view.search(key);
+        if at >= view.count() {
+            return None;
+        }
+        match view.key(at).cmp(key) {
+            Ordering::Equal => Some((leaf, Ok(at))),
+            Ordering::Greater if at > 0 && view.key(at - 1) < key => Some((leaf, Err(at))),
+            _ => None,
+        }
+    }
+
+    /// What it takes to put a record into its leaf, where its key was `found`.
+    #[inline]
+    fn place(&self, leaf: u32, found: Result<usize, usize>, key: &[u8], value: &[u8]) -> Place {
+        let view = self.cache.view(leaf);
         let old = found.ok().map(|i| view.value(i));
         let need = Need::put(key.len(), value.len(), old);
         let room = match old {
@@ -97,7 +124,7 @@ impl<S: PageStore> Tree<S> {
             Some(Value::Overflow(..)) => 0,
         };
         let fits = Value::Inline(value).cost(key.len()) <= room;
-        Place { found, need, is_simple: fits && is_inline(key.len(), value.len()) }
+        Place { need, is_simple: fits && is_inline(key.len(), value.len()) }
     }
 
     /// Puts a record where only its leaf changes.
@@ -408,9 +435,10 @@ impl<S: PageStore> Tree<S> {
         let Ok(path) = self.locate(key) else { unreachable!("nothing gives way in between") };
         match value {
             Some(value) => {
-                let place = self.place(path.leaf(), key, value);
-                let simply = place.is_simple
-                    && self.put_simply(path.leaf(), place.found, key, value).is_ok();
+                let found = self.cache.view(path.leaf()).search(key);
+                let place = self.place(path.leaf(), found, key, value);
+                let simply =
+                    place.is_simple && self.put_simply(path.leaf(), found, key, value).is_ok();
                 if !simply {
                     self.apply_put(&path, key, value);
                 }

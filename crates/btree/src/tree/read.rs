@@ -1,6 +1,6 @@
 //! Get and scan.
 
-use super::{Path, Stop, Tree};
+use super::{Path, Stop, Tree, Way};
 use crate::error::Error;
 use crate::op::{Body, Kind, Outcome, Sink};
 use crate::page::{self, HEADER, MAX_OVERFLOW, OVERFLOW_BYTES, Value};
@@ -19,7 +19,10 @@ impl<S: PageStore> Tree<S> {
     ) -> Result<Outcome, Stop> {
         let leaf = self.descend(key, |_, _| {})?;
         let view = self.cache.view(leaf);
-        let Ok(i) = view.search(key) else { return Ok(Outcome::Missing) };
+        let found = view.search(key);
+        let (Ok(at) | Err(at)) = found;
+        self.way = Some(Way { leaf, at, left: self.cache.left });
+        let Ok(i) = found else { return Ok(Outcome::Missing) };
         match view.value(i) {
             Value::Inline(value) => sink.record(tag, key, value),
             Value::Overflow(..) => {

@@ -259,6 +259,13 @@ impl<S: PageStore> Checked<S> {
     /// Does a step, as soon as its keys are not in use. False when the drive
     /// is gone.
     pub fn step(&mut self, step: Step) -> bool {
+        // A put after a get may begin where that ended.
+        if let Step::Put(key, _) = &step
+            && self.next_tag.is_multiple_of(2)
+            && !self.step(Step::Get(key.clone()))
+        {
+            return false;
+        }
         loop {
             let keys = step.keys();
             let busy = self.under_way.len() >= self.width
