@@ -62,15 +62,14 @@ impl<'a> Stage<'a> {
     pub(super) fn clear_sorted<'k>(
         &self,
         job: &mut Job,
-        keys: impl Iterator<Item = &'k [u8]>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
     ) -> Result<bool, Refusal> {
         let step = if job.found.is_some_and(|found| found.keys == Keys::Pairs) { 2 } else { 1 };
         let mut is_last = Vec::new();
-        let keys: Vec<_> = keys.collect();
-        for i in 0..keys.len() {
+        for (i, _) in keys.clone().enumerate() {
             let Some(Value::Sorted(count)) = self.mail.value(i)? else { continue };
             if is_last.is_empty() {
-                is_last = lasts(keys.iter().copied());
+                is_last = lasts(keys.clone());
             }
             if is_last[i] {
                 job.sets.push((1 + i * step, count));
