@@ -51,10 +51,8 @@ const FREED_PRESSED: u64 = 16 << 20;
 const GRACE: Duration = Duration::from_secs(5);
 /// The longest that a flush waits for those whom the last one answered, in ns.
 const GATHER: u64 = 1_000_000;
-/// A flush of less than this, in ns, may hold up who comes meanwhile; and how long nobody must
-/// have come.
+/// A flush of less than this, in ns, may hold up who comes meanwhile.
 const SHORT: u64 = 2_000_000;
-const QUIET: Duration = Duration::from_secs(1);
 /// How often [`Sync::EverySecond`] flushes, in ns.
 const SECOND: u64 = 1_000_000_000;
 
@@ -83,13 +81,14 @@ pub(super) struct Serving<'a> {
     /// When the last flush began, and how long the one before it took, in ns.
     flush_at: Time,
     flush_took: u64,
-    /// Somebody was told something who need not wait for a flush: since the last one ended,
-    /// and when.
-    is_talking: bool,
-    talked: Option<Instant>,
-    /// Who waited when it ended, answered or not, and until when the next one waits
-    /// for as many: else two halves of all clients would take turns, each with flushes
-    /// of its own.
+    /// How long this thread has slept since, and for how long it had been at work before it,
+    /// since the flush before, in ns.
+    slept: u64,
+    worked: u64,
+    /// How many the next one waits for, and until when. Where a flush takes longer than the
+    /// commands of all, it waits for as many as waited for the last: else two halves of them
+    /// would take turns, each with flushes of its own. Where it is shorter they do: the commands
+    /// of one half are executed while the flush of the other is under way.
     gather: usize,
     gather_until: Time,
     failed: Option<TreeError>,
@@ -136,8 +135,8 @@ impl<'a> Serving<'a> {
             holding: Vec::new(),
             flush_at: Time::ZERO,
             flush_took: u64::MAX,
-            is_talking: false,
-            talked: None,
+            slept: 0,
+            worked: 0,
             gather: 0,
             gather_until: Time::ZERO,
             failed: None,
@@ -214,9 +213,12 @@ impl<'a> Serving<'a> {
     fn sleep(&mut self, until: Option<Instant>) -> Result<(), ServeError> {
         self.events.clear();
         self.sleeper.bell().arm();
-        let slept = self.wait(self.time_left(until));
+        let left = self.time_left(until);
+        let begin = self.sleeper.clock().now();
+        let woken = self.wait(left);
+        self.slept += self.sleeper.clock().now().since(begin);
         self.sleeper.bell().disarm();
-        match slept {
+        match woken {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),
         }
@@ -257,7 +259,6 @@ impl<'a> Serving<'a> {
             return None;
         }
         match self.options.sync {
-            // It waits for those whom the last one answered.
             Sync::Always if self.holding.len() < self.gather => Some(self.gather_until),
             Sync::Always => Some(Time::ZERO),
             Sync::EverySecond => Some(self.flush_at + SECOND),
@@ -315,40 +316,54 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Lets the store and its drive go on. While nobody has wanted anything for a while but
-    /// what waits for the flush, that may be made on this thread, if the last one was short.
+    /// Lets the store and its drive go on. While all who are there wait for the flush, that may
+    /// be made on this thread, if the last one was short.
     fn poll(&mut self) {
-        let is_busy = self.is_talking
-            || !(self.fresh.is_empty() && self.later.is_empty())
-            || self.talked.is_some_and(|at| self.now < at + QUIET);
-        let is_idle = self.database.tokens().is_flushing() && self.flush_took < SHORT && !is_busy;
+        let there = self.clients.len() - self.free.len();
+        let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
+        let is_idle = self.database.tokens().is_flushing()
+            && self.holding.len() == there
+            && self.flush_took < SHORT
+            && !is_busy;
         self.sleeper.set_idle(is_idle);
         self.database.poll(self.sleeper.clock().now());
     }
 
     fn flush(&mut self) {
-        self.flush_at = self.sleeper.clock().now();
+        let now = self.sleeper.clock().now();
+        self.worked = now.since(self.flush_at).saturating_sub(self.slept);
+        (self.flush_at, self.slept) = (now, 0);
         self.database.flush();
         self.report.flushes += 1;
     }
 
-    /// Ends a flush, and sends the replies that waited for it.
+    /// Ends a flush, and sends the replies that waited for it. The next one is under way
+    /// meanwhile, where somebody waits for that.
     fn end_flush(&mut self) {
-        let Some(result) = self.database.flushed() else { return };
-        if let Err(error) = result {
-            self.failed.get_or_insert(error);
-        }
-        self.flush_took = self.sleeper.clock().now().since(self.flush_at);
-        self.gather = self.holding.len();
-        self.is_talking = false;
-        for who in std::mem::take(&mut self.holding) {
-            if let Some(Some(client)) = self.clients.get_mut(who as usize) {
-                client.is_holding = false;
-                self.finish(who);
+        while let Some(result) = self.database.flushed() {
+            if let Err(error) = result {
+                self.failed.get_or_insert(error);
             }
+            self.flush_took = self.sleeper.clock().now().since(self.flush_at);
+            let waited = std::mem::take(&mut self.holding);
+            // Of two halves that take turns it was one that was worked for.
+            let all_take = if self.gather == 0 { 2 * self.worked } else { self.worked };
+            self.gather = if self.flush_took < all_take { 0 } else { waited.len() };
+            if self.gather == 0
+                && self.flush_due().is_some_and(|at| at <= self.sleeper.clock().now())
+            {
+                self.flush();
+                self.poll();
+            }
+            for who in waited {
+                if let Some(Some(client)) = self.clients.get_mut(who as usize) {
+                    client.is_holding = false;
+                    self.finish(who);
+                }
+            }
+            // From then on: the last of them has its answer only now.
+            self.gather_until = self.sleeper.clock().now() + (self.flush_took / 4).min(GATHER);
         }
-        // From then on: the last of them has its answer only now.
-        self.gather_until = self.sleeper.clock().now() + (self.flush_took / 4).min(GATHER);
     }
 
     /// Notes what a socket tells.
@@ -513,9 +528,6 @@ impl<'a> Serving<'a> {
         client.start += client.parser.end();
         if self.options.sync == Sync::Always {
             self.database.tie(&mut client.replies, token);
-        }
-        if !client.replies.is_held() {
-            (self.is_talking, self.talked) = (true, Some(self.now));
         }
     }
 }
