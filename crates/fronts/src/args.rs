@@ -56,7 +56,7 @@ pub struct ServeArgs {
     /// what is on the drive, or log].
     #[arg(long, value_parser = store_kind(), requires = "redis")]
     pub pages: Option<StoreKind>,
-    /// Redis: memory for pages, 8M or more [default: 64M].
+    /// Redis: memory for pages, 8M or more [default: 64M; with target=kv 256M].
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "redis")]
     pub memory: Option<u64>,
     /// Memory for what all clients have sent and are to get, 128M or more [default: 1G].

@@ -29,7 +29,7 @@ Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
   FILE, ssd:FILE[,copy=yes]    a drive file of `ssdkit create`; copy=yes: a copy of it in memory
   nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench, replay, test, fio)
-  channel:PATH                 the same by its channel in shared memory (bench)
+  channel:PATH                 the same by its channel in shared memory (bench, replay, test, fio)
   null:[key=value,...]         the bare null driver (bench, replay)
   PATH, file:PATH[,key=value]  a block device or file (bench, replay, test, fio)
 
@@ -340,7 +340,8 @@ pub struct CreateArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Keys of the profile that are set again, as in a drive's name.
+    /// Keys of the profile that are set again, and of the drive, as in its name: target=,
+    /// targets=, units=, keys=, rules=, parity= (`ssdkit bench --help` has them all).
     #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
     pub keys: Vec<(String, String)>,
 }

@@ -50,7 +50,8 @@ pub struct YcsbArgs {
     /// A to F of YCSB, or paper (75 % reads, 25 % updates, uniform).
     #[arg(long, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
-    /// What keeps the pages of the tree; none with target=kv [default: batched].
+    /// What keeps the pages of the tree; none with target=kv [default: batched; of target=rules
+    /// log].
     #[arg(long, value_name = "STORE", value_parser = store_kind())]
     pub pages: Option<StoreKind>,
     /// Bytes of a value, 16 or more; keys have 8.
