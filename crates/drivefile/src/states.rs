@@ -3,7 +3,8 @@
 //! Guarantees: the state of a generation goes to a place of its own in each page, and of
 //! the other place, which has the state of the generation before, nothing is ever other
 //! than that state: as its claim, or as a state that is known to hold. So however a write
-//! is cut, one of the two generations is there whole, in each page that can be read.
+//! is cut, one of the two generations is there whole, in each page that can be read. One
+//! that has no claim is in the first page alone until the next sync has ended.
 //!
 //! A claim is one write: the two places that it goes to, and what lies between them once
 //! more as it is. Between them is the state of the generation before. Where that is
