@@ -11,6 +11,7 @@ use port::{Buffer, Ring, Status, Time};
 
 use crate::error::MediaError;
 use crate::manager::{FREE, Flight, MAX_TARGETS, Media, SPOILT, depth_for_targets};
+use crate::mutation::{self, Mutation};
 
 /// Erases of a target that was removed that are under way at once.
 const ERASES_AT_ONCE: usize = 8;
@@ -46,7 +47,11 @@ impl<D: OpenChannel> Media<D> {
         if part.live > 0 {
             return Err(MediaError::Busy(target));
         }
-        let chunks: Vec<usize> = part.addressing.chunks().collect();
+        let mut chunks: Vec<usize> = part.addressing.chunks().collect();
+        if mutation::is(Mutation::EraseNeighbour) {
+            let is_others = |&owner: &u8| owner != target as u8 && owner < MAX_TARGETS as u8;
+            chunks.extend(self.owners.iter().position(is_others));
+        }
         let is_used = part.is_used;
         self.paced -= usize::from(part.pace.is_limited());
         self.parts[target] = None;
@@ -56,6 +61,12 @@ impl<D: OpenChannel> Media<D> {
             false => chunks.into_iter().for_each(|chunk| self.owners[chunk] = FREE),
         }
         Ok(())
+    }
+
+    /// What a target has is nobody's, though it goes on with it.
+    pub(crate) fn hand_on(&mut self, target: usize) {
+        let owners = self.owners.iter_mut();
+        owners.filter(|owner| **owner == target as u8).for_each(|owner| *owner = FREE);
     }
 
     /// Lets commands end that a target had under way which is no more.

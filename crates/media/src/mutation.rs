@@ -7,5 +7,10 @@ ftl::mutations! {
         FlushFirst,
         /// Of a write that lies in two targets the last piece is not done.
         DropPiece,
+        /// What is found again and keeps values by key has its chunks no more: they are
+        /// anybody's.
+        HandOn,
+        /// What leaves takes a chunk of another target along.
+        EraseNeighbour,
     }
 }

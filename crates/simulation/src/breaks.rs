@@ -13,7 +13,7 @@ use crate::early::EarlyDone;
 use crate::layered::LayerBreak;
 use crate::store::Store;
 use crate::tree::TreeBreak;
-use crate::{keyed, served};
+use crate::{keyed, served, shared};
 
 /// One way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub enum Break {
     Keyed(targets::kv::mutation::Mutation),
     /// The Redis server breaks a promise.
     Served(exports::redis::mutation::Mutation),
+    /// Targets that share a drive break a promise.
+    Shared(media::mutation::Mutation),
 }
 
 impl Break {
@@ -92,7 +94,8 @@ impl Break {
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
         let blocks = blocks.chain(BatchBreak::all().map(Break::Batch));
         let blocks = blocks.chain(keyed::breaks().map(Break::Keyed));
-        blocks.chain(served::breaks().map(Break::Served))
+        let blocks = blocks.chain(served::breaks().map(Break::Served));
+        blocks.chain(shared::breaks().map(Break::Shared))
     }
 
     /// The one of this name, as `Debug` writes it.

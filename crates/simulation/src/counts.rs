@@ -81,6 +81,13 @@ counts! {
         pub replies: u64,
         /// See above.
         pub failed_stores: u64,
+        /// Lives of drives that targets of blocks and of keys share, and targets of keys that
+        /// left and came.
+        pub shared: Kind,
+        /// See above.
+        pub tenants_left: u64,
+        /// See above.
+        pub tenants_came: u64,
         /// Lives in a drive file.
         pub on_disk: Kind,
         /// How often the host of a drive file was killed, crashed, and was told

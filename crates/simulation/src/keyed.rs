@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::setup::Setup;
 use world::World;
 
+pub(crate) mod host;
 mod living;
 mod model;
 mod world;

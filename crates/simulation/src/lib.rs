@@ -18,7 +18,8 @@
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found, `early` one of them. [`batched`] are the lives of the
 //! batched target, [`keyed`] those of the key-value target, [`tree`] those of the key-value tree,
-//! [`served`] those of the Redis server over it.
+//! [`served`] those of the Redis server over it, [`shared`] those of a drive that targets of
+//! blocks and of keys share.
 //!
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
@@ -45,6 +46,7 @@ pub mod rig;
 pub mod script;
 pub mod served;
 pub mod setup;
+pub mod shared;
 pub mod species;
 pub mod stack;
 mod store;

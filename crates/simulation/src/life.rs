@@ -9,7 +9,7 @@ use crate::nature::Kind;
 use crate::plan::{Over, Plan};
 use crate::rig::Rig;
 use crate::setup::Setup;
-use crate::{batched, keyed, served, tree};
+use crate::{batched, keyed, served, shared, tree};
 
 /// Cycles that a drive lives on that takes no writes.
 const READ_ONLY_CYCLES: u32 = 2;
@@ -39,6 +39,7 @@ pub fn live(plan: &Plan) -> Outcome {
         Over::Keys => keyed::live(plan),
         Over::Trees => tree::live(plan),
         Over::Served => served::live(plan),
+        Over::Shared => shared::live(plan),
     }
 }
 
@@ -178,6 +179,7 @@ pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
     counts.keyed = Kind::of(plan.stack() == Over::Keys, counts.cycles);
     counts.trees = Kind::of(plan.stack() == Over::Trees, counts.cycles);
     counts.served = Kind::of(plan.stack() == Over::Served, counts.cycles);
+    counts.shared = Kind::of(plan.stack() == Over::Shared, counts.cycles);
     let hash = rig.hash ^ state.rotate_left(17);
     Outcome { counts: rig.counts, hash, violation, trace: rig.trace().to_vec() }
 }
@@ -324,6 +326,7 @@ mod tests {
         assert!(counts.layered.lives > 5 && counts.merged > 5, "{counts:?}");
         assert!(counts.trees.lives > 5 && counts.keyed.lives > 5, "{counts:?}");
         assert!(counts.served.lives > 5 && counts.failed_stores > 2, "{counts:?}");
+        assert!(counts.shared.lives > 3 && counts.tenants_left > 3, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
     }
 

@@ -20,6 +20,7 @@ use crate::life::Living;
 use crate::power::Flash;
 use crate::rig::Rig;
 use crate::setup::Setup;
+use crate::shared::Tenants;
 use crate::species::Host;
 use crate::stack::{Stack, protected_bytes};
 use crate::trouble::Strike;
@@ -138,6 +139,8 @@ pub struct Machine {
     is_frozen: bool,
     /// What that may have.
     in_cache: InCache,
+    /// Since power came, something could not be read that is no block's.
+    pub(crate) keys_struck: bool,
 }
 
 impl Machine {
@@ -167,6 +170,7 @@ impl Machine {
             lacks_a_part: false,
             is_frozen: false,
             in_cache: InCache::of(&setup),
+            keys_struck: false,
             setup,
         }
     }
@@ -177,6 +181,16 @@ impl Machine {
         self.rig.note(self.now, about, words);
     }
 
+    /// The time that it has come to.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The targets of a drive of several, as long as there is power.
+    pub(crate) fn tenants(&mut self) -> Option<&mut Tenants> {
+        self.drive.as_mut()?.tenants()
+    }
+
     /// Nothing is in the protected cache any more.
     fn empty_cache(&mut self) {
         self.in_cache.clear();
@@ -184,7 +198,7 @@ impl Machine {
     }
 
     /// Tells the contract what faults struck.
-    fn take_strikes(&mut self) {
+    pub(crate) fn take_strikes(&mut self) {
         if self.setup.troubles.is_none() {
             return;
         }
@@ -197,6 +211,7 @@ impl Machine {
                 }
                 Strike::Copy { .. } => {}
                 Strike::Own => self.contract.strike_map(),
+                Strike::Keys => self.keys_struck = true,
             }
         }
     }

@@ -66,6 +66,9 @@ struct Args {
     /// Live with the Redis server.
     #[arg(long, conflicts_with_all = ["batched", "layered", "tree", "keyed"])]
     served: bool,
+    /// Live with targets of blocks and one of keys that share a drive.
+    #[arg(long, conflicts_with_all = ["batched", "layered", "tree", "keyed", "served"])]
+    shared: bool,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -89,6 +92,7 @@ impl Args {
             (self.tree, Over::Trees, " --tree"),
             (self.keyed, Over::Keys, " --keyed"),
             (self.served, Over::Served, " --served"),
+            (self.shared, Over::Shared, " --shared"),
         ];
         all.into_iter().find(|one| one.0).map(|(_, over, option)| (over, option))
     }
@@ -293,6 +297,12 @@ fn print(args: &Args, report: &Report) {
         c.failed_stores
     );
     println!("key-value target: {}", kind(&c.keyed));
+    println!(
+        "targets of blocks and keys: {}; {} targets of keys left, {} came",
+        kind(&c.shared),
+        c.tenants_left,
+        c.tenants_came
+    );
     println!("batched target: {}; {} batches", kind(&c.batched), c.batches);
     println!(
         "media that damage: {}; {} operations harmed, {} reads found damage",

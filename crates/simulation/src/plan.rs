@@ -5,7 +5,7 @@ use workload::Rng;
 use crate::breaks::Break;
 use crate::setup::Setup;
 use crate::trouble::Troubles;
-use crate::{batched, keyed, served, tree};
+use crate::{batched, keyed, served, shared, tree};
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +29,14 @@ impl Plan {
         let keys = Rng::new(self.seed, STREAM + 2).below(keyed::ONE_IN) == 0;
         let trees = Rng::new(self.seed, STREAM + 1).below(tree::ONE_IN) == 0;
         let serves = Rng::new(self.seed, STREAM + 3).below(served::ONE_IN) == 0;
+        let shares = Rng::new(self.seed, STREAM + 4).below(shared::ONE_IN) == 0;
         match (self.broken, self.over) {
             (Some(Break::Batch(_)), _) => Over::Batches,
             (Some(Break::Layer(_)), _) => Over::Layers,
             (Some(Break::Tree(_)), _) => Over::Trees,
+            (Some(Break::Keyed(_)), Some(Over::Shared)) => Over::Shared,
             (Some(Break::Keyed(_)), _) => Over::Keys,
+            (Some(Break::Shared(_)), _) => Over::Shared,
             (Some(Break::Served(_)), _) => Over::Served,
             // Any target may be over a drive file.
             (Some(Break::File(_)), Some(over)) => over,
@@ -43,6 +46,7 @@ impl Plan {
             (None, None) if trees => Over::Trees,
             (None, None) if keys => Over::Keys,
             (None, None) if serves => Over::Served,
+            (None, None) if shares => Over::Shared,
             (None, None) => Over::Blocks,
         }
     }
@@ -55,6 +59,7 @@ impl Plan {
             Over::Keys => keyed::Drive::of(self).in_words(),
             Over::Trees => tree::Host::of(self).in_words(),
             Over::Served => served::Served::of(self).in_words(),
+            Over::Shared => shared::Drive::of(self).in_words(),
         }
     }
 
@@ -93,6 +98,8 @@ pub enum Over {
     Trees,
     /// The Redis server.
     Served,
+    /// Targets of blocks and one of keys on one drive.
+    Shared,
 }
 
 /// One life in so many is of the batched target.

@@ -18,6 +18,7 @@ use crate::breaks::{Break, Wrong};
 use crate::early::EarlyDone;
 use crate::nature::Wear;
 use crate::setup::Setup;
+use crate::shared::Home;
 use crate::store::Store;
 use crate::trouble::{Strike, Struck};
 
@@ -126,6 +127,8 @@ pub struct Remains {
     seed: u64,
     /// The drive's own time, as it was told last.
     time: u64,
+    /// By chunk, whose it is where several targets share the drive.
+    homes: Vec<Home>,
     /// What faults struck since the host looked, and in all.
     strikes: Vec<Strike>,
     struck: Struck,
@@ -145,7 +148,13 @@ impl Remains {
     /// What the copy at `at` is of.
     fn strike(&mut self, at: Ppa) -> Option<Strike> {
         let mut tag = [0; TAG_BYTES];
-        let chunk = &self.chunks[self.geometry.chunk_index(at)];
+        let index = self.geometry.chunk_index(at);
+        let first = match self.homes.get(index) {
+            None => 0,
+            Some(&Home::Blocks(first)) => first,
+            Some(Home::Keys) => return Some(Strike::Keys),
+        };
+        let chunk = &self.chunks[index];
         if chunk.failed_of(self.geometry.block(at), 1) != 0 {
             // It was never programmed.
             return None;
@@ -164,6 +173,7 @@ impl Remains {
         for bytes in [BLOCK_BYTES as usize, kept] {
             let mut data = vec![0; bytes];
             if self.truth(at, &mut data, &mut []) == Moved::Done {
+                let block = first + block;
                 return Some(Strike::Copy { block, values: words(&data[..kept]) });
             }
         }
@@ -205,6 +215,7 @@ impl Flash {
             wear: setup.troubles.wear.clone(),
             seed,
             time: 0,
+            homes: setup.shares.as_ref().map_or(Vec::new(), |shares| shares.homes(geometry)),
             strikes: Vec::new(),
             struck: Struck::default(),
             failed: vec![false; geometry.chunk_slots()],

@@ -8,6 +8,7 @@ use workload::Rng;
 
 use crate::layered::Layers;
 use crate::nature::{Nature, Wear, damage, idle_collection, slc};
+use crate::shared::Shares;
 use crate::species::Species;
 use crate::trouble::Troubles;
 
@@ -91,6 +92,8 @@ pub struct Setup {
     pub parity: u32,
     /// The block layer above all, if there is one.
     pub layers: Option<Layers>,
+    /// Which targets share the drive, where there are several.
+    pub shares: Option<Shares>,
 }
 
 /// Stream of the random numbers that say how many streams a target has. With this
@@ -164,6 +167,7 @@ impl Setup {
             protected: false,
             parity: 0,
             layers: None,
+            shares: None,
         };
         setup.take_parity(seed);
         setup.take_nature(seed);
@@ -342,7 +346,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -376,6 +380,7 @@ impl Setup {
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
             self.layers.as_ref().map_or(String::new(), |layers| format!(", {layers:?}")),
+            self.shares.as_ref().map_or(String::new(), |shares| format!(", {shares:?}")),
             self.work,
             self.troubles.in_words(),
         )

@@ -4,7 +4,7 @@
 //! A life needs no more of a target than [`ftl::Target`], so any crate can have its
 //! own live here ([`crate::lives`]).
 
-mod pblk;
+pub(crate) mod pblk;
 
 use std::error::Error;
 use std::fmt;
@@ -17,6 +17,7 @@ use crate::drive::Drive;
 use crate::machine::Ask;
 use crate::power::Flash;
 use crate::setup::Setup;
+use crate::shared::Tenants;
 
 /// What is below a target here.
 pub trait Below: OpenChannel {
@@ -82,17 +83,29 @@ pub trait Subject: Start<Below = Lower> + 'static {
     fn may_end(_setup: &Setup, _flash: &Flash) -> bool {
         false
     }
+
+    /// Several targets, one of which may be asked by key.
+    fn tenants(&mut self) -> Option<&mut Tenants> {
+        None
+    }
 }
 
 /// A target that lives.
 pub trait Alive: Over<Below = Lower> {
     /// See [`Subject::host`].
     fn host(&self) -> Host;
+
+    /// See [`Subject::tenants`].
+    fn tenants(&mut self) -> Option<&mut Tenants>;
 }
 
 impl<T: Subject> Alive for T {
     fn host(&self) -> Host {
         Subject::host(self)
+    }
+
+    fn tenants(&mut self) -> Option<&mut Tenants> {
+        Subject::tenants(self)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::layered::{LayerBreak, Layered};
 use crate::machine::{CHECK_BLOCKS, MOST_AT_ONCE};
 use crate::power::Flash;
 use crate::setup::{LinkAt, Setup};
+use crate::shared::Tenants;
 use crate::species::{Alive, Host, Lower};
 use crate::trouble::Troubles;
 
@@ -102,21 +103,21 @@ impl Under {
         }
     }
 
+    fn target_mut(&mut self) -> &mut dyn Alive {
+        match self {
+            Under::Direct(target) => &mut **target,
+            Under::Linked(link) => &mut **link.below_mut(),
+            Under::Buffered(link) => &mut **link.below_mut().below_mut(),
+            Under::Queued(queues) => &mut **queues.below_mut().below_mut(),
+        }
+    }
+
     fn shape(&self) -> Shape {
         self.target().shape()
     }
 
     fn drive(&self) -> &Drive {
         self.target().below().drive()
-    }
-
-    fn close(&mut self, now: Time) {
-        match self {
-            Under::Direct(target) => target.close(now),
-            Under::Linked(link) => link.below_mut().close(now),
-            Under::Buffered(link) => link.below_mut().below_mut().close(now),
-            Under::Queued(queues) => queues.below_mut().below_mut().close(now),
-        }
     }
 }
 
@@ -212,6 +213,14 @@ impl Stack {
         }
     }
 
+    /// Several targets, one of which may be asked by key, with nothing above but a link.
+    pub(crate) fn tenants(&mut self) -> Option<&mut Tenants> {
+        match self {
+            Stack::Plain(under, _) => under.target_mut().tenants(),
+            Stack::Protected(_) | Stack::Layered(_) => None,
+        }
+    }
+
     /// Operations of the drive that were late.
     pub fn delays(&self) -> u64 {
         self.of_under(|under| under.drive().delays())
@@ -252,7 +261,7 @@ impl Stack {
             Stack::Protected(protected) => protected.into_below(),
             Stack::Layered(layered) => return layered.into_below().close(now),
         };
-        under.close(now);
+        under.target_mut().close(now);
         Stack::Plain(under, journal)
     }
 

@@ -65,6 +65,8 @@ pub enum Strike {
     },
     /// A block of the target's own: the map's pages are among them.
     Own,
+    /// A block of a target that keeps values by key, beside targets of blocks.
+    Keys,
 }
 
 fn fails(operation: Operation, trigger: Trigger, permanent: bool) -> FaultRule {

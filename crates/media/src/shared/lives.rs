@@ -14,6 +14,7 @@ use port::{Ring, Shape, Slots, Time};
 use super::{CreateError, DONE, Guest, HERE, Life, Shared};
 use crate::claim::Claim;
 use crate::error::MediaError;
+use crate::mutation::{self, Mutation};
 use crate::partition::{Home, Partition};
 
 /// Where a target begins: at a multiple of this, so that requests of common lengths lie in
@@ -71,6 +72,9 @@ impl<D: OpenChannel, T: Over<Below = Partition<D>>> Shared<D, T> {
                 self.media = Some(target.below_mut().take_back());
                 target.below_mut().set_home(None);
                 self.add(number, claim, target)?;
+                if self.keyed & 1 << number != 0 && mutation::is(Mutation::HandOn) {
+                    self.media_mut().hand_on(number);
+                }
                 self.now = self.now.max(ready);
                 Ok(Found { number, ready, lost: None })
             }

@@ -137,7 +137,7 @@ impl World {
                     self.note(&[block], || format!("a copy cannot be read: {values:?}"));
                     self.model.strike(block, values[0]);
                 }
-                Strike::Copy { .. } => {}
+                Strike::Copy { .. } | Strike::Keys => {}
                 Strike::Own => self.model.strike_own(),
             }
         }

@@ -16,6 +16,8 @@ struct State {
     number: u64,
     value: Value,
     ended: bool,
+    /// Nobody knows whether it was done.
+    is_unsure: bool,
 }
 
 /// All keys.
@@ -24,7 +26,7 @@ pub struct Model {
     next: u64,
 }
 
-const NOTHING: State = State { number: 0, value: None, ended: true };
+const NOTHING: State = State { number: 0, value: None, ended: true, is_unsure: false };
 
 impl Model {
     /// So many keys, none of which is there.
@@ -45,7 +47,7 @@ impl Model {
 
     /// A put or delete is asked for.
     pub fn write(&mut self, key: u64, number: u64, value: Value) {
-        self.keys[key as usize].push_back(State { number, value, ended: false });
+        self.keys[key as usize].push_back(State { number, value, ended: false, is_unsure: false });
     }
 
     /// It has ended, and is `durable` or not.
@@ -62,10 +64,35 @@ impl Model {
         self.keys[key as usize].retain(|state| state.number != number);
     }
 
-    /// What a request of this number finds.
-    pub fn before(&self, key: u64, number: u64) -> Value {
+    /// It failed: it may be there or not.
+    pub fn failed(&mut self, key: u64, number: u64) {
+        let states = self.keys[key as usize].iter_mut();
+        states.filter(|state| state.number == number).for_each(|state| state.is_unsure = true);
+    }
+
+    /// It could not be read after a cut: it is any of what it may be.
+    pub fn lost(&mut self, key: u64) {
+        for state in self.keys[key as usize].iter_mut().skip(1) {
+            (state.ended, state.is_unsure) = (false, true);
+        }
+    }
+
+    /// What a request of this number may find, the newest first: one, as long as nothing failed.
+    pub fn before(&self, key: u64, number: u64) -> impl Iterator<Item = Value> {
         let states = self.keys[key as usize].iter().rev();
-        states.clone().find(|state| state.number < number).expect("one is settled").value
+        let mut is_open = true;
+        let before = states.filter(move |state| state.number < number);
+        let may_be = before.take_while(move |state| {
+            let was_open = is_open;
+            is_open = was_open && state.is_unsure;
+            was_open
+        });
+        may_be.map(|state| state.value)
+    }
+
+    /// Shut down in good order: what has ended is there.
+    pub fn closed(&mut self) {
+        self.ended().into_iter().for_each(|(key, number)| self.settle(key, number));
     }
 
     /// Of each key the last that has ended: a flush makes it durable.
@@ -86,9 +113,11 @@ impl Model {
 
     /// After a cut, or at rest, this was found: one of what it may be, or the last.
     pub fn found(&mut self, key: u64, value: Value, at_rest: bool) -> Result<(), String> {
+        let fits = match at_rest {
+            true => self.before(key, u64::MAX).any(|may_be| may_be == value),
+            false => self.keys[key as usize].iter().any(|state| state.value == value),
+        };
         let states = &mut self.keys[key as usize];
-        let fits = |state: &State| state.value == value;
-        let fits = if at_rest { states.back().is_some_and(fits) } else { states.iter().any(fits) };
         if !fits {
             return Err(format!("it is {value:?}, and may be {states:?}"));
         }

@@ -51,6 +51,7 @@ impl Living for Machine {
         self.free.clear();
         self.free.extend((0..MOST_AT_ONCE).rev());
         let fresh = !std::mem::replace(&mut self.used, true);
+        self.keys_struck = false;
         let before = self.rig.flash.struck();
         let below = (&self.rig.flash, self.battery.as_ref());
         let started = Stack::start(&self.setup, below, fresh, &troubles, seed);

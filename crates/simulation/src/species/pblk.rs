@@ -34,14 +34,48 @@ impl Subject for Pblk<Lower> {
         }
     }
 
-    /// Something could not be read that is needed, or a row not padded.
     fn may_refuse(error: &PblkError, refusal: &Refusal) -> bool {
+        Part::whole(refusal.setup).may_refuse(error, refusal)
+    }
+
+    fn may_end(setup: &Setup, flash: &Flash) -> bool {
+        Part::whole(setup).may_end(flash)
+    }
+}
+
+/// A target's part of the flash.
+pub(crate) struct Part {
+    /// Its units, in the order in which it has them.
+    pub pus: Vec<usize>,
+    /// Its chunks of each.
+    pub chunks: Range<u32>,
+    /// Those of them that hold data, and blocks of a chunk.
+    pub data_chunks: u32,
+    pub chunk_blocks: u32,
+    /// Its logical blocks.
+    pub blocks: u64,
+}
+
+impl Part {
+    fn whole(setup: &Setup) -> Part {
+        let geometry = &setup.geometry;
+        Part {
+            pus: geometry.pus_channels_first().collect(),
+            chunks: 0..geometry.chunks(),
+            data_chunks: setup.data_chunks,
+            chunk_blocks: geometry.chunk_blocks(),
+            blocks: setup.blocks(),
+        }
+    }
+
+    /// Something could not be read that is needed, or a row not padded.
+    pub fn may_refuse(&self, error: &PblkError, refusal: &Refusal) -> bool {
         match error {
             PblkError::Unread { status: Status::UNRECOVERED_READ, .. } | PblkError::Root => {
                 refusal.unread
             }
             PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => refusal.unwritten,
-            PblkError::Anchors => has_no_roots(refusal.setup, refusal.flash),
+            PblkError::Anchors => self.has_no_roots(refusal.flash),
             _ => false,
         }
     }
@@ -49,25 +83,27 @@ impl Subject for Pblk<Lower> {
     /// What is left of its chunks has room for the data and a chunk a unit for what
     /// is in the buffer, or half of the spare where that is less, and no more; or
     /// there is nowhere to write a root.
-    fn may_end(setup: &Setup, flash: &Flash) -> bool {
-        let (size, data) = (setup.geometry.chunk_blocks(), setup.data_chunks);
+    pub fn may_end(&self, flash: &Flash) -> bool {
+        let (size, data) = (self.chunk_blocks, self.data_chunks);
         let (mut left, mut all, mut units) = (0, 0, 0);
-        for hurt in hurt(setup, flash, ANCHORS..setup.geometry.chunks()) {
+        for hurt in self.hurt(flash, ANCHORS..self.chunks.len() as u32) {
             left += u64::from(data.saturating_sub(hurt) * size);
             all += u64::from(data * size);
             units += u64::from(size);
         }
-        let spare = all.saturating_sub(setup.blocks());
-        left <= setup.blocks() + units.min(spare / 2) || has_no_roots(setup, flash)
+        let spare = all.saturating_sub(self.blocks);
+        left <= self.blocks + units.min(spare / 2) || self.has_no_roots(flash)
     }
-}
 
-/// Whether there is nowhere to write a root.
-fn has_no_roots(setup: &Setup, flash: &Flash) -> bool {
-    hurt(setup, flash, 0..ANCHORS).take(MIRRORS).all(|hurt| hurt + 2 > ANCHORS)
-}
+    /// Whether there is nowhere to write a root.
+    fn has_no_roots(&self, flash: &Flash) -> bool {
+        self.hurt(flash, 0..ANCHORS).take(MIRRORS).all(|hurt| hurt + 2 > ANCHORS)
+    }
 
-/// How many of these chunks are of no use, by unit.
-fn hurt(setup: &Setup, flash: &Flash, numbers: Range<u32>) -> impl Iterator<Item = u32> {
-    setup.geometry.pus_channels_first().map(move |pu| flash.hurt(pu, numbers.clone()))
+    /// How many of these of its chunks are of no use, by unit.
+    fn hurt(&self, flash: &Flash, numbers: Range<u32>) -> impl Iterator<Item = u32> {
+        let first = self.chunks.start;
+        let numbers = first + numbers.start..first + numbers.end;
+        self.pus.iter().map(move |&pu| flash.hurt(pu, numbers.clone()))
+    }
 }

@@ -7,6 +7,8 @@ ftl::mutations! {
         EraseEarly,
         /// A flush is answered before the drive's.
         AckUnsynced,
+        /// A flush does not wait for the records that came before it.
+        FlushEarly,
         /// A start does not heed what was deleted.
         SkipDeleted,
         /// Of a large value one row is not looked at in recovery.

@@ -127,6 +127,9 @@ impl<D: OpenChannel> Kv<D> {
         match req.op {
             KvOp::Flush => {
                 held.row = self.packer.end() - 1;
+                if mutation::is(Mutation::FlushEarly) {
+                    held.row = 0;
+                }
                 held.stage = Stage::Programs;
                 self.syncers += 1;
             }

@@ -1,0 +1,427 @@
+//! A host that asks by key, and remembers: what it asks, and whether the answers are those
+//! that may be.
+//!
+//! Whatever is asked is beside it: what it sends stands in [`Host::queue`], and what completed
+//! it is given. Fails by a [`Violation`] alone.
+
+use port::{Buffer, KvDone, KvOp, KvReq, KvShape, PutIf, Ring, Status, Time};
+use workload::Rng;
+
+use super::model::{Model, Value};
+use crate::machine::{Violation, is_done, wrong};
+use crate::rig::Rig;
+
+/// Requests that may be under way.
+pub(crate) const MOST_AT_ONCE: usize = 32;
+
+/// Bytes of a value: the number of each is in the first eight.
+const SHORTEST: u64 = 8;
+const LONGEST: u64 = 200_000;
+
+/// Bytes of a key at most, and for keys of a listing among writes.
+const LONGEST_NAME: usize = 9;
+const LISTED: usize = 200;
+
+/// How often a check reads what it does not get.
+const TRIES: u32 = 4;
+
+/// A request under way.
+#[derive(Clone, Debug)]
+enum Open {
+    Write {
+        key: u64,
+        number: u64,
+        durable: bool,
+    },
+    Get {
+        key: u64,
+        number: u64,
+    },
+    /// Of each key whether it is there all the while, and whether it may be there.
+    List(Vec<(bool, bool)>),
+    /// What has ended before it, by key.
+    Flush(Vec<(u64, u64)>),
+}
+
+/// What faults explain: none where nothing failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Excuse {
+    /// Something of it could not be read since power came.
+    pub unread: bool,
+    /// Something could not be written, or chunks are lost.
+    pub unwritten: bool,
+}
+
+/// What is asked, while nothing else is under way.
+pub(crate) trait Site {
+    fn rig(&mut self) -> &mut Rig;
+    fn now(&self) -> Time;
+    fn excuse(&self) -> Excuse;
+    /// Waits for the answer to one request.
+    fn act(&mut self, req: KvReq) -> Result<KvDone, Violation>;
+}
+
+/// See the head of this file.
+pub(crate) struct Host {
+    /// Keys that are used, bytes of most values at most, and requests at once.
+    names: u64,
+    most: u64,
+    pub depth: usize,
+    /// The outside of what is asked, as long as there is power.
+    shape: Option<KvShape>,
+    pub model: Model,
+    /// What is to be sent.
+    pub queue: Ring<KvReq>,
+    open: [Option<Open>; MOST_AT_ONCE],
+    free: Vec<usize>,
+}
+
+fn name(key: u64) -> Buffer {
+    let mut buffer = Buffer::zeroed(1 + key as usize % LONGEST_NAME).expect("memory for a key");
+    let bytes = buffer.bytes_mut();
+    bytes.fill(b'k');
+    bytes[0] = key as u8;
+    buffer
+}
+
+/// The keys of a listing.
+fn names(mut listing: &[u8]) -> Vec<u64> {
+    let mut keys = Vec::new();
+    while let Some((&bytes, rest)) = listing.split_first() {
+        let (key, behind) = rest.split_at(bytes.into());
+        keys.push(u64::from(key[0]));
+        listing = behind;
+    }
+    keys
+}
+
+/// A listing among writes has each key that is there all the while, as far as it went, and
+/// none that never was.
+fn listed(there: &[(bool, bool)], done: &KvDone) -> Result<(), Violation> {
+    let keys = names(&done.value.bytes()[..done.len as usize]);
+    let is_whole = done.len as usize + 1 + LONGEST_NAME <= LISTED;
+    for (key, &(stays, comes)) in (0..).zip(there) {
+        let count = keys.iter().filter(|&&listed| listed == key).count();
+        if count < usize::from(is_whole && stays) || count > usize::from(comes) {
+            let words = format!("listed {count} times: there {stays}, maybe {comes}");
+            return Err(wrong(Some(key), words));
+        }
+    }
+    Ok(())
+}
+
+/// All of a value's bytes tell its number.
+fn fill(bytes: &mut [u8], number: u64) {
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = number.to_le_bytes()[at % 8];
+    }
+}
+
+fn note(rig: &mut Rig, now: Time, key: u64, words: impl FnOnce() -> String) {
+    rig.note(now, |traced| key == traced, words);
+}
+
+impl Host {
+    /// One that has asked nothing yet.
+    pub fn new(names: u64, most: u64, depth: usize) -> Host {
+        let mut host = Host {
+            names,
+            most,
+            depth,
+            shape: None,
+            model: Model::new(names),
+            queue: Ring::new(MOST_AT_ONCE),
+            open: [const { None }; MOST_AT_ONCE],
+            free: Vec::with_capacity(MOST_AT_ONCE),
+        };
+        host.cut();
+        host
+    }
+
+    /// What is asked is there.
+    pub fn started(&mut self, shape: KvShape) {
+        self.shape = Some(shape);
+    }
+
+    /// Nothing is under way any more.
+    pub fn cut(&mut self) {
+        self.shape = None;
+        while self.queue.pop().is_some() {}
+        self.open = [const { None }; MOST_AT_ONCE];
+        self.free.clear();
+        self.free.extend((0..MOST_AT_ONCE).rev());
+    }
+
+    pub fn under_way(&self) -> usize {
+        MOST_AT_ONCE - self.free.len()
+    }
+
+    /// What is under way, in words.
+    pub fn in_words(&self) -> String {
+        format!("{:?}", self.open.iter().flatten().collect::<Vec<_>>())
+    }
+
+    fn shape(&self) -> &KvShape {
+        self.shape.as_ref().expect("there is power")
+    }
+
+    /// One more request. There is room for it.
+    pub fn ask(&mut self, rng: &mut Rng, rig: &mut Rig, now: Time) {
+        let key = rng.below(self.names);
+        let durable = rng.one_in(8);
+        match rng.below(100) {
+            0..50 => {
+                // Now and then one that goes over several rows.
+                let most = if rng.one_in(16) { LONGEST } else { self.most };
+                self.put(key, SHORTEST + rng.below(most - SHORTEST + 1), durable, rig, now);
+            }
+            50..62 => self.delete(key, durable, rig, now),
+            62..92 => self.get(key, rig),
+            92..94 => self.list(rig),
+            _ => self.flush(rig),
+        }
+    }
+
+    /// Listings under way may see a write that is asked for now.
+    fn tell_listings(&mut self, key: u64, is_there: bool) {
+        for open in self.open.iter_mut().flatten() {
+            if let Open::List(keys) = open {
+                let (stays, comes) = &mut keys[key as usize];
+                (*stays, *comes) = (*stays && is_there, *comes || is_there);
+            }
+        }
+    }
+
+    fn put(&mut self, key: u64, len: u64, durable: bool, rig: &mut Rig, now: Time) {
+        let number = self.model.number();
+        let name = name(key);
+        let stored = self.shape().stored(name.len(), len);
+        let mut value = Buffer::zeroed(stored).expect("memory for a value");
+        fill(value.bytes_mut(), number);
+        self.model.write(key, number, Some((number, len)));
+        self.tell_listings(key, true);
+        note(rig, now, key, || format!("value {number} of {len} bytes is put"));
+        let open = Open::Write { key, number, durable };
+        self.send(KvOp::Put(PutIf::Any), durable, (name, len, value), open, rig);
+    }
+
+    fn delete(&mut self, key: u64, durable: bool, rig: &mut Rig, now: Time) {
+        let number = self.model.number();
+        self.model.write(key, number, None);
+        self.tell_listings(key, false);
+        note(rig, now, key, || format!("it is deleted, {number}"));
+        let open = Open::Write { key, number, durable };
+        self.send(KvOp::Delete, durable, (name(key), 0, Buffer::empty()), open, rig);
+    }
+
+    fn get(&mut self, key: u64, rig: &mut Rig) {
+        let number = self.model.number();
+        let lens = self.model.before(key, number).flatten().map(|(_, len)| len);
+        let room = lens.max().map_or(64, |len| self.shape().stored(LONGEST_NAME, len));
+        let value = Buffer::zeroed(room).expect("memory for a value");
+        rig.counts.reads += 1;
+        self.send(KvOp::Get, false, (name(key), 0, value), Open::Get { key, number }, rig);
+    }
+
+    fn list(&mut self, rig: &mut Rig) {
+        let value = Buffer::zeroed(LISTED).expect("memory for keys");
+        let keys = (0..self.names).map(|key| self.model.since_ended(key)).collect();
+        self.send(KvOp::List, false, (Buffer::empty(), 0, value), Open::List(keys), rig);
+    }
+
+    /// A flush.
+    pub fn flush(&mut self, rig: &mut Rig) {
+        rig.counts.flushes += 1;
+        let open = Open::Flush(self.model.ended());
+        self.send(KvOp::Flush, false, (Buffer::empty(), 0, Buffer::empty()), open, rig);
+    }
+
+    fn send(
+        &mut self,
+        op: KvOp,
+        durable: bool,
+        (key, len, value): (Buffer, u64, Buffer),
+        open: Open,
+        rig: &mut Rig,
+    ) {
+        let slot = self.free.pop().expect("the caller saw room");
+        self.open[slot] = Some(open);
+        rig.counts.requests += 1;
+        self.queue.put(|| KvReq { id: slot as u64, op, durable, key, len, value });
+    }
+
+    /// A request ended.
+    pub fn completed(
+        &mut self,
+        done: KvDone,
+        excuse: Excuse,
+        rig: &mut Rig,
+        now: Time,
+    ) -> Result<(), Violation> {
+        let slot = done.id as usize;
+        let Some(open) = self.open[slot].take() else {
+            return Err(wrong(None, format!("request {slot} ended twice")));
+        };
+        self.free.push(slot);
+        rig.flash.power().progress();
+        match open {
+            Open::Write { key, number, durable } => {
+                self.wrote((key, number, durable), &done, excuse, rig, now)
+            }
+            Open::Get { .. } | Open::List(_)
+                if excuse.unread && done.status == Status::KEY_UNRECOVERED =>
+            {
+                rig.counts.errors += 1;
+                Ok(())
+            }
+            Open::Get { key, number } => {
+                let seen = self.seen(key, &done, rig)?;
+                if self.model.before(key, number).any(|expected| seen == expected) {
+                    return Ok(());
+                }
+                let expected: Vec<Value> = self.model.before(key, number).collect();
+                Err(wrong(Some(key), format!("a get gives {seen:?}, and it is {expected:?}")))
+            }
+            Open::List(there) if is_done(done.status) => listed(&there, &done),
+            Open::Flush(ended) if is_done(done.status) => {
+                ended.into_iter().for_each(|(key, number)| self.model.settle(key, number));
+                Ok(())
+            }
+            Open::Flush(_) if excuse.unwritten && done.status == Status::WRITE_FAULT => {
+                rig.counts.errors += 1;
+                rig.told_of_end = true;
+                Ok(())
+            }
+            open => Err(wrong(None, format!("{open:?}: {}", done.status))),
+        }
+    }
+
+    fn wrote(
+        &mut self,
+        (key, number, durable): (u64, u64, bool),
+        done: &KvDone,
+        excuse: Excuse,
+        rig: &mut Rig,
+        now: Time,
+    ) -> Result<(), Violation> {
+        let was_there = self.model.before(key, number).any(|value| value.is_some());
+        let was_gone = self.model.before(key, number).any(|value| value.is_none());
+        let is_put = matches!(done.op, KvOp::Put(_));
+        match done.status {
+            status if is_done(status) && (is_put || was_there) => {
+                note(rig, now, key, || format!("{number} is answered"));
+                self.model.wrote(key, number, durable);
+                Ok(())
+            }
+            Status::KEY_NOT_FOUND if !is_put && was_gone => {
+                self.model.refused(key, number);
+                Ok(())
+            }
+            // A delete has room, but where chunks are lost, or cannot be collected.
+            Status::CAPACITY_EXCEEDED if is_put || excuse.unread || excuse.unwritten => {
+                rig.counts.errors += 1;
+                note(rig, now, key, || format!("{number} has no room"));
+                self.model.refused(key, number);
+                Ok(())
+            }
+            Status::READ_ONLY | Status::WRITE_FAULT if excuse.unwritten => {
+                rig.counts.errors += 1;
+                rig.told_of_end |= done.status == Status::READ_ONLY;
+                note(rig, now, key, || format!("{number} failed"));
+                match done.status {
+                    Status::READ_ONLY => self.model.refused(key, number),
+                    _ => self.model.failed(key, number),
+                }
+                Ok(())
+            }
+            status => {
+                let was = (was_there, was_gone);
+                Err(wrong(
+                    Some(key),
+                    format!("write {number}, there before or not {was:?}: {status}"),
+                ))
+            }
+        }
+    }
+
+    /// What a get gave.
+    fn seen(&self, key: u64, done: &KvDone, rig: &mut Rig) -> Result<Value, Violation> {
+        if done.status == Status::KEY_NOT_FOUND {
+            rig.see(1);
+            return Ok(None);
+        }
+        if !is_done(done.status) {
+            return Err(wrong(Some(key), format!("a get: {}", done.status)));
+        }
+        let stored = self.shape().stored(done.key.len(), done.len).min(done.value.len());
+        let bytes = &done.value.bytes()[..stored];
+        let mut word = [0; 8];
+        word[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
+        let number = u64::from_le_bytes(word);
+        let mut expected = vec![0; stored];
+        fill(&mut expected, number);
+        if bytes != expected {
+            return Err(wrong(Some(key), "a value whose bytes are of several"));
+        }
+        rig.see(number);
+        Ok(Some((number, done.len)))
+    }
+
+    /// Gets all keys, and lists those that are there.
+    pub fn check(&mut self, at_rest: bool, site: &mut impl Site) -> Result<(), Violation> {
+        let when = if at_rest { "at rest" } else { "after a cut" };
+        let mut is_whole = true;
+        for key in 0..self.names {
+            let Some(done) = self.read(key, site)? else {
+                is_whole = false;
+                self.model.lost(key);
+                site.rig().counts.lost += 1;
+                continue;
+            };
+            let seen = self.seen(key, &done, site.rig())?;
+            let found = self.model.found(key, seen, at_rest);
+            found.map_err(|words| wrong(Some(key), format!("{when}: {words}")))?;
+            let now = site.now();
+            note(site.rig(), now, key, || format!("{when} it is {seen:?}"));
+        }
+        if is_whole {
+            self.check_list(site)?;
+        }
+        let now = site.now().0;
+        site.rig().hash = site.rig().hash.wrapping_add(now);
+        Ok(())
+    }
+
+    /// Reads a key; nothing where that fails again and again, with a reason.
+    fn read(&self, key: u64, site: &mut impl Site) -> Result<Option<KvDone>, Violation> {
+        let room = self.shape().stored(LONGEST_NAME, LONGEST).max(self.shape().small as usize);
+        for _ in 0..TRIES {
+            let value = Buffer::zeroed(room).expect("memory for a value");
+            let done = site.act(request(KvOp::Get, name(key), value))?;
+            if done.status != Status::KEY_UNRECOVERED || !site.excuse().unread {
+                return Ok(Some(done));
+            }
+        }
+        Ok(None)
+    }
+
+    fn check_list(&self, site: &mut impl Site) -> Result<(), Violation> {
+        let value = Buffer::zeroed(4096).expect("memory");
+        let done = site.act(request(KvOp::List, Buffer::empty(), value))?;
+        if done.status == Status::KEY_UNRECOVERED && site.excuse().unread {
+            return Ok(());
+        }
+        let mut listed = names(&done.value.bytes()[..done.len as usize]);
+        listed.sort_unstable();
+        let there: Vec<u64> = (0..self.names).filter(|&key| self.model.is_there(key)).collect();
+        if listed != there {
+            return Err(wrong(None, format!("{listed:?} are listed, and {there:?} are there")));
+        }
+        Ok(())
+    }
+}
+
+/// One request of a check.
+fn request(op: KvOp, key: Buffer, value: Buffer) -> KvReq {
+    KvReq { id: 0, op, durable: false, key, len: 0, value }
+}
