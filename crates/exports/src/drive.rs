@@ -80,6 +80,8 @@ pub struct SharedDrive<P: Port> {
     /// the others have had it.
     heavy: Mutex<()>,
     aside: Condvar,
+    /// Memory for whom to wake, of those who change the drive without a seat.
+    bells: Mutex<Vec<Arc<OwnedFd>>>,
     /// What is done to the drive when all are asked to finish.
     hurry: fn(&mut P, Time),
 }
@@ -126,6 +128,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
             light: AtomicUsize::new(0),
             heavy: Mutex::new(()),
             aside: Condvar::new(),
+            bells: Mutex::default(),
             hurry: |_, _| (),
         }
     }
@@ -207,6 +210,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
     /// is due by then; what comes of it happens when somebody polls the drive, as this does.
     /// Gives what `f` does; nothing where the drive waits for its medium, to be tried again.
     pub fn change<R>(&self, f: impl FnOnce(&mut P, Time) -> R) -> Result<Option<R>, DriveLost> {
+        // Before the drive, so that nobody has to wait for one that rings.
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
         let mut guard = self.lock()?;
         let inner = &mut *guard;
         let (now, mut changed) = (inner.real.clock().now(), None);
@@ -215,9 +220,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         inner.real.tend(now, |port, at| changed = Some(f(port, at)));
         inner.poll(now, SEATS, &mut Vec::new());
         inner.wake_watch();
-        let bells = std::mem::take(&mut inner.wakes);
+        std::mem::swap(&mut inner.wakes, &mut bells);
         drop(guard);
         ring(&bells);
+        bells.clear();
         Ok(changed)
     }
 

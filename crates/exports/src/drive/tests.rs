@@ -209,6 +209,7 @@ fn a_change_wakes_who_keeps_watch() {
     assert!(!rang(&a), "it is as it was");
     drive.change(|_, _| opens.store(FAR - 1, Ordering::Relaxed)).unwrap().unwrap();
     assert!(rang(&a));
+    assert!(drive.bells.lock().unwrap().capacity() > 0, "the next change takes no memory");
     assert!(turn(&a, None).is_empty());
     assert!(matches!(a.wait().unwrap(), Wait::Sleep(Some(_))));
     drive.stop().unwrap();
