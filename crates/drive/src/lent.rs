@@ -127,18 +127,22 @@ impl Lent {
             if one.status.is_ok() || one.op == BlockOp::Read {
                 continue;
             }
-            match self.drive().fault() {
-                Some((why, is_full)) => {
-                    if is_full {
-                        one.status = Status::DISK_FULL;
-                    }
-                    let until = "the drive can only be read until it is opened again";
-                    self.tell_once(0, &format!("{why}; {until}"));
-                }
+            match self.tell_fault() {
+                Some(true) => one.status = Status::DISK_FULL,
+                Some(false) => {}
                 None if self.drive().is_read_only() => self.tell_once(1, READ_ONLY),
                 None => return,
             }
         }
+    }
+
+    /// Tells that its medium failed, where it did and that was not told; gives whether the disk
+    /// was full.
+    pub fn tell_fault(&mut self) -> Option<bool> {
+        let (why, is_full) = self.drive().fault()?;
+        let until = "the drive can only be read until it is opened again";
+        self.tell_once(0, &format!("{why}; {until}"));
+        Some(is_full)
     }
 
     /// Tells a reason, by its place in `told`, unless it was told.

@@ -16,7 +16,6 @@ use device::realtime::Clock;
 use drive::error::Error;
 use drive::lent::Lent;
 use drive::lower;
-use drive::say::say;
 use drive::spec::DriveConfig;
 use drive::whole::{Boxed, Drive};
 use exports::redis::{Opened, Options, Report, Server};
@@ -121,13 +120,11 @@ struct AtLock {
     inside: usize,
     /// When to look at the drive again, by that clock.
     next: Option<Time>,
-    /// That its medium failed was told.
-    told: bool,
 }
 
 impl AtLock {
     fn new(drive: Arc<SharedDrive<Lent>>, target: usize, host: Arc<OnceLock<Clock>>) -> AtLock {
-        AtLock { drive, target, host, inside: 0, next: None, told: false }
+        AtLock { drive, target, host, inside: 0, next: None }
     }
 
     /// Does something at the drive, after all that is due there, and notes when to look again.
@@ -145,19 +142,16 @@ impl AtLock {
 }
 
 /// Where puts and deletes fail as the disk is full, that is what is said.
-fn explain(lent: &Lent, done: &mut Ring<KvDone>, first: usize, told: &mut bool) {
+fn explain(lent: &mut Lent, done: &mut Ring<KvDone>, first: usize) {
     let faults = [Status::WRITE_FAULT, Status::READ_ONLY];
     for at in first..done.len() {
         let failed = done.get_mut(at).filter(|one| {
             faults.contains(&one.status) && !matches!(one.op, KvOp::Get | KvOp::Exists)
         });
         let Some(failed) = failed else { continue };
-        let Some((why, is_full)) = lent.drive().fault() else { return };
+        let Some(is_full) = lent.tell_fault() else { return };
         if is_full {
             failed.status = Status::CAPACITY_EXCEEDED;
-        }
-        if !std::mem::replace(told, true) {
-            say(format!("{why}; until then the drive can only be read"));
         }
     }
 }
@@ -180,13 +174,12 @@ impl Port for AtLock {
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<KvDone>) {
-        let (first, target, mut told) = (done.len(), self.target, self.told);
+        let (first, target) = (done.len(), self.target);
         self.at_drive(to, |lent, at| {
             let (shared, _) = lent.shared(at).expect("it has several targets");
             shared.take_keys(target, done).expect("one whose keys are served stays");
-            explain(lent, done, first, &mut told);
+            explain(lent, done, first);
         });
-        self.told = told;
         self.inside -= done.len() - first;
         for at in first..done.len() {
             if let Some(one) = done.get_mut(at) {
