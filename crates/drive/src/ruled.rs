@@ -89,11 +89,11 @@ impl Drive for Ruled<Flash> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault_rules::FaultArgs;
+    use crate::shared::tests::lives_as;
     use crate::spec::DriveSpec;
-    use crate::stack::{build, check, empty_journal, needs_blocks, needs_stories, recover};
-    use crate::whole::{Boxed, Observed};
-    use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring};
+    use crate::stack::{build, check, needs_blocks, needs_stories};
+    use crate::whole::Observed;
+    use port::{BlockOp, BlockReq, Buffer, Port, Ring};
 
     const SMALL: &str = "mem:tlc,size=16M,groups=2,pus=2,pages=16,target=rules";
     const PIECE: u64 = 16 << 10;
@@ -102,24 +102,6 @@ mod tests {
         let spec = format!("{SMALL}{rest}").parse().map_err(|e| format!("{e}"))?;
         let DriveSpec::Memory(spec) = spec else { panic!("{rest}") };
         spec.resolve().map_err(|e| Error::from(e).to_string())
-    }
-
-    fn act(drive: &mut Boxed, now: &mut Time, op: BlockOp, offset: u64, byte: u8) -> BlockDone {
-        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
-        let len = if op == BlockOp::Flush { 0 } else { PIECE };
-        let mut buffer = Buffer::zeroed(len as usize).unwrap();
-        buffer.bytes_mut().fill(byte);
-        let (fua, placement, queue) = (false, 0, 0);
-        cmds.put(|| BlockReq { id: 0, op, fua, placement, queue, offset, len, buffer });
-        drive.submit(*now, &mut cmds);
-        loop {
-            let at = drive.next_event().expect("it is inside");
-            *now = at.max(*now);
-            drive.advance(at, &mut done);
-            if let Some(done) = done.pop() {
-                return done;
-            }
-        }
     }
 
     /// With any set and any layers, written over and over it is ended and found again, and
@@ -143,36 +125,13 @@ mod tests {
     }
 
     fn lives(rest: &str, rules: &[&str]) {
-        let mut config = config(rest).unwrap_or_else(|e| panic!("{rest}: {e}"));
-        let rules = rules.iter().map(|rule| rule.to_string()).collect();
-        config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
-        let mut drive = build(&config, 1).unwrap_or_else(|e| panic!("{rest}: {e}"));
-        drive.begin_faults();
-        let pieces = config.size / PIECE;
-        let mut now = Time::ZERO;
-        let mut written = vec![0; pieces as usize];
-        let mut random = port::random::Random::new(1, 2);
-        for n in 0..4 * pieces {
-            let (piece, byte) = if n < pieces { (n, 1) } else { (random.bits() % pieces, n as u8) };
-            let done = act(&mut drive, &mut now, BlockOp::Write, piece * PIECE, byte);
-            assert!(done.status.is_ok(), "{rest}: write {n}: {:?}", done.status);
-            written[piece as usize] = byte;
-        }
-        assert!(drive.counters().gc > 0, "{rest}: it has collected");
-        act(&mut drive, &mut now, BlockOp::Read, 0, 0);
-        assert!(drive.injected().iter().all(|one| one.times > 0), "{rest}");
-        let rules = drive.rules().expect("it has rules").rules();
-        assert_eq!(rules.set().name, config.rules.as_ref().unwrap().set().name);
-        // Of two applications each was missed once, where rules were learnt.
-        assert_eq!(rules.hits().undecided(), if rest.contains("learn") { 2 } else { 0 });
-        let Ended { shards, .. } = drive.end(now).unwrap();
-        let journal = empty_journal(&config).unwrap();
-        let (mut drive, mut now, _) = recover(&config, 1, shards, 0, journal).unwrap();
-        for (piece, &byte) in (0..).zip(&written) {
-            let done = act(&mut drive, &mut now, BlockOp::Read, piece * PIECE, 0);
-            assert!(done.status.is_ok(), "{rest}: {:?}", done.status);
-            assert!(done.buffer.bytes().iter().all(|&b| b == byte), "{rest}: piece {piece}");
-        }
+        let config = config(rest).unwrap_or_else(|e| panic!("{rest}: {e}"));
+        lives_as(rest, config, rules, |drive, config| {
+            let rules = drive.rules().expect("it has rules").rules();
+            assert_eq!(rules.set().name, config.rules.as_ref().unwrap().set().name);
+            // Of two applications each was missed once, where rules were learnt.
+            assert_eq!(rules.hits().undecided(), if rest.contains("learn") { 2 } else { 0 });
+        });
     }
 
     /// Where there is room nothing is collected, however fast it is written.

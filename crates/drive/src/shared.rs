@@ -389,4 +389,4 @@ impl Drive for Shared {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

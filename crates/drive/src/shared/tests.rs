@@ -9,9 +9,9 @@ use crate::spec::{DriveSpec, NewTarget, TargetKind};
 use crate::stack::{build, check, empty_journal, needs_stories, recover, recover_in_part};
 use crate::whole::{Boxed, Left};
 
-const PIECE: u64 = 16 << 10;
+pub(crate) const PIECE: u64 = 16 << 10;
 
-fn config(name: &str) -> DriveConfig {
+pub(crate) fn config(name: &str) -> DriveConfig {
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
     spec.resolve().unwrap_or_else(|e| panic!("{name}: {e}"))
 }
@@ -32,7 +32,13 @@ fn request(id: u64, op: BlockOp, (offset, len): (u64, u64), byte: u8) -> BlockRe
     BlockReq { id, op, fua, placement, queue, offset, len, buffer }
 }
 
-fn act(drive: &mut Boxed, now: &mut Time, op: BlockOp, at: (u64, u64), byte: u8) -> BlockDone {
+pub(crate) fn act(
+    drive: &mut Boxed,
+    now: &mut Time,
+    op: BlockOp,
+    at: (u64, u64),
+    byte: u8,
+) -> BlockDone {
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
     cmds.put(|| request(0, op, at, byte));
     drive.submit(*now, &mut cmds);
@@ -48,7 +54,16 @@ fn act(drive: &mut Boxed, now: &mut Time, op: BlockOp, at: (u64, u64), byte: u8)
 
 /// Each target is written over and over, the drive is ended and found again, and all is there.
 fn lives(name: &str, rules: &[&str]) {
-    let mut config = config(name);
+    lives_as(name, config(name), rules, |_, _| ());
+}
+
+/// The same of any drive, which is looked at before it ends.
+pub(crate) fn lives_as(
+    name: &str,
+    mut config: DriveConfig,
+    rules: &[&str],
+    look: impl FnOnce(&Boxed, &DriveConfig),
+) {
     let rules = rules.iter().map(|rule| rule.to_string()).collect();
     config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
     let mut drive = build(&config, 1).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -69,6 +84,7 @@ fn lives(name: &str, rules: &[&str]) {
     }
     act(&mut drive, &mut now, BlockOp::Read, (0, PIECE), 0);
     assert!(drive.injected().iter().all(|one| one.times > 0), "{name}");
+    look(&drive, &config);
     let Ended { shards, .. } = drive.end(now).unwrap();
     let journal = empty_journal(&config).unwrap();
     let (mut drive, mut now, _) = recover(&config, 1, shards, 0, journal).unwrap();
@@ -79,7 +95,7 @@ fn lives(name: &str, rules: &[&str]) {
     }
 }
 
-const SMALL: &str = "mem:tlc,size=16M,groups=2,pus=4,pages=16";
+pub(crate) const SMALL: &str = "mem:tlc,size=16M,groups=2,pus=4,pages=16";
 
 #[test]
 fn kinds_go_together_with_what_is_around_them() {
@@ -194,7 +210,7 @@ fn a_target_of_rules_comes_and_goes() {
 }
 
 /// Garbage on all that these units hold.
-pub(super) fn damage(left: &mut Left, geometry: &Geometry, units: std::ops::Range<u32>) {
+pub(crate) fn damage(left: &mut Left, geometry: &Geometry, units: std::ops::Range<u32>) {
     let (pus, garbage) = (geometry.dimensions().pus, [0xa5; 4096]);
     for (unit, chunk) in units.flat_map(|unit| (0..geometry.chunks()).map(move |n| (unit, n))) {
         let start = geometry.ppa(unit / pus, unit % pus, chunk, 0);

@@ -1,19 +1,12 @@
 //! Drives of which some targets have blocks and some keep values by key.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, KvOp, Port, PutIf, Status};
+use port::{BlockDone, BlockOp, Buffer, KvOp, Port, PutIf, Status};
 
 use super::*;
-use crate::spec::{DriveSpec, NewTarget, TargetKind};
+use crate::shared::tests::{PIECE, SMALL, act as act_on, config};
+use crate::spec::{NewTarget, TargetKind};
 use crate::stack::{build, check, needs_blocks, recover, recover_in_part};
 use crate::whole::{Boxed, Drive};
-
-const PIECE: u64 = 16 << 10;
-const SMALL: &str = "mem:tlc,size=16M,groups=2,pus=4,pages=16";
-
-fn config(name: &str) -> DriveConfig {
-    let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-    spec.resolve().unwrap_or_else(|e| panic!("{name}: {e}"))
-}
 
 fn buffer(len: usize, byte: u8) -> Buffer {
     let mut buffer = Buffer::zeroed(len).unwrap();
@@ -23,18 +16,8 @@ fn buffer(len: usize, byte: u8) -> Buffer {
 
 /// One request for blocks.
 fn act(drive: &mut Boxed, now: &mut Time, op: BlockOp, at: u64, byte: u8) -> BlockDone {
-    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
     let len = if op == BlockOp::Flush { 0 } else { PIECE };
-    cmds.put(|| BlockReq::new(0, op, at, len, buffer(len as usize, byte)));
-    drive.submit(*now, &mut cmds);
-    loop {
-        let at = drive.next_event().expect("it is inside");
-        *now = at.max(*now);
-        drive.advance(at, &mut done);
-        if let Some(done) = done.pop() {
-            return done;
-        }
-    }
+    act_on(drive, now, op, (at, len), byte)
 }
 
 /// One request by key, of the first target that has keys.
