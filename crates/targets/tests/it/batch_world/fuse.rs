@@ -1,26 +1,24 @@
-//! A drive that stops.
+//! A drive that stops, and of which writes of the log fail.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Chunk, Geometry, Tag, Timing};
+use faults::Fuse;
+use flash::Tag;
 use port::{Port, Ring, Status, Time};
 
-use super::{BLOCK, Shared};
+use super::BLOCK;
 
 /// A drive that stops for ever after a number of events.
-pub struct Fuse {
-    pub(super) device: Shared,
-    pub(super) geometry: Geometry,
-    pub(super) timing: Timing,
-    pub(super) left: Rc<Cell<u64>>,
+pub struct LogFuse<D> {
+    pub(super) below: Fuse<D>,
     /// So many of the next writes of log rows fail, though they are done.
     pub(super) fail_log: Rc<Cell<u32>>,
     pub(super) failing: Vec<u64>,
 }
 
-impl Fuse {
+impl<D> LogFuse<D> {
     fn choose(&mut self, cmds: &Ring<VectorCmd>) {
         for cmd in (0..cmds.len()).filter_map(|i| cmds.get(i)) {
             let log = cmd.op == VectorOp::Write && cmd.content == Content::Whole && {
@@ -35,61 +33,33 @@ impl Fuse {
     }
 }
 
-impl Port for Fuse {
+impl<D: OpenChannel> Port for LogFuse<D> {
     type Cmd = VectorCmd;
     type Done = VectorDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
-        if self.left.get() > 0 {
+        if self.below.left.get() > 0 {
             self.choose(cmds);
-            self.device.borrow_mut().submit(now, cmds);
+            self.below.submit(now, cmds);
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        if self.left.get() > 0 { self.device.borrow().next_event() } else { None }
+        self.below.next_event()
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        if self.left.get() > 0 {
-            if self.device.borrow().next_event().is_some_and(|at| at <= to) {
-                self.left.set(self.left.get() - 1);
-            }
-            self.device.borrow_mut().advance(to, done);
-            for _ in 0..done.len() {
-                let mut one = done.pop().unwrap();
-                if let Some(at) = self.failing.iter().position(|&cookie| cookie == one.cookie) {
-                    self.failing.swap_remove(at);
-                    (one.status, one.failed) = (Status::WRITE_FAULT, flash::BlockBits::MAX);
-                }
-                done.push(one).unwrap();
+        self.below.advance(to, done);
+        for at in 0..done.len() {
+            let one = done.get_mut(at).unwrap();
+            if let Some(at) = self.failing.iter().position(|&cookie| cookie == one.cookie) {
+                self.failing.swap_remove(at);
+                (one.status, one.failed) = (Status::WRITE_FAULT, flash::BlockBits::MAX);
             }
         }
     }
 }
 
-impl OpenChannel for Fuse {
-    fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    fn timing(&self) -> &Timing {
-        &self.timing
-    }
-
-    fn kept(&self) -> u32 {
-        self.device.borrow().kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.device.borrow().chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.device.borrow().depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.borrow().is_cached()
-    }
+impl<D: OpenChannel> OpenChannel for LogFuse<D> {
+    device::as_below!(this => this.below);
 }

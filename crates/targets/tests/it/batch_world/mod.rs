@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use device::{Device, OpenChannel};
 use faults::{
-    Access, CachedMedium, CheckedMedium, FaultPort, FaultRule, FaultyMedium, MediumFault,
+    Access, CachedMedium, CheckedMedium, FaultPort, FaultRule, FaultyMedium, Fuse, MediumFault,
     MediumRule, PowerCut, ScriptedMedium, Span, Trigger,
 };
 use flash::{Chunk, Dimensions, Geometry, RamMedium, Timing};
@@ -23,7 +23,7 @@ use port::{BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time}
 use targets::batch::BatchError;
 use targets::{Batch, BatchConfig};
 
-pub use fuse::Fuse;
+use fuse::LogFuse;
 pub use model::Model;
 
 pub const BLOCK: usize = 4096;
@@ -214,16 +214,9 @@ impl World {
         let medium = self.medium.take().expect("power is off");
         let device =
             Device::restore(&self.geometry, &self.setup.timing, medium, &self.chunks).unwrap();
-        let device = Rc::new(RefCell::new(device));
-        let fuse = Rc::new(Cell::new(events));
-        let below = Fuse {
-            device: device.clone(),
-            geometry: self.geometry,
-            timing: self.setup.timing.clone(),
-            left: fuse.clone(),
-            fail_log: self.fail_log.clone(),
-            failing: Vec::new(),
-        };
+        let below = Fuse::new(device, events);
+        let (device, fuse) = (below.drive.clone(), below.left.clone());
+        let below = LogFuse { below, fail_log: self.fail_log.clone(), failing: Vec::new() };
         let seed = self.random.below(1 << 30);
         let below = FaultPort::new(below, &self.setup.rules, seed).unwrap();
         let below: Box<dyn OpenChannel> = Box::new(below);
