@@ -211,7 +211,7 @@ where
         }
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         self.told.as_ref()?.stories.get(number)
     }
 }

@@ -389,7 +389,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         if let Some(told) = &mut self.told
             && !told.pass_over(done.at - was.came, done.at)
         {
-            told.end(was.came, self.below.story(self.heard - 1), Part::Queue, done.at);
+            let below = self.below.story(self.heard - 1);
+            told.end(was.came, below.as_ref(), Part::Queue, done.at);
         }
         done.id = was.id;
         self.ready.put(|| done);
@@ -469,7 +470,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Cached<P> {
         }
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         self.told.as_ref()?.get(number)
     }
 }

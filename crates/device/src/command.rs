@@ -215,6 +215,12 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn take_notice(&mut self) -> Option<Notice> {
         None
     }
+    /// How long a command took, and what of that it waited for dies that were busy with what
+    /// is of these; of one that has a [story](Port::story), which is more to make.
+    fn waited_behind(&self, number: u64, whose: [Whose; 2]) -> Option<(u64, [u64; 2])> {
+        let story = self.story(number)?;
+        Some((story.ns(), whose.map(|whose| story.waited_behind(whose))))
+    }
     /// Says that a block will probably be read soon, so that what is known of
     /// it can be fetched into the cache. Changes nothing that can be observed.
     #[inline]

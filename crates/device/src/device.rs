@@ -24,7 +24,7 @@ pub use health::{Health, Wear};
 use std::collections::VecDeque;
 
 use flash::{BlockBits, Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Timing};
-use port::{Buffer, Port, Ring, Slots, Status, Stories, Story, Time, Turn};
+use port::{Buffer, Port, Ring, Slots, Status, Story, Time, Turn};
 use port::{Whose, turn_by_events};
 
 use crate::command::{
@@ -140,7 +140,6 @@ pub struct Device<M> {
     units: Units,
     commands: Slots<Command>,
     ready: Ring<VectorDone>,
-    stories: Option<Box<Stories>>,
     copy_buffers: Vec<Buffer>,
     /// A row on its way from one place in its unit to another.
     copied_row: Buffer,
@@ -196,7 +195,7 @@ impl<M: Medium> Device<M> {
     /// Handles all events until one has completed something, and those of its time; or
     /// until the next is later than `until`. Flushes are not looked at.
     fn run(&mut self, until: Time) -> Turn {
-        if self.stories.is_some() {
+        if self.units.tales.is_some() {
             self.run_on::<true>(until)
         } else {
             self.run_on::<false>(until)
@@ -248,7 +247,7 @@ impl<M: Medium> Device<M> {
             if moved == Moved::Pending {
                 return self.wait_for_bytes(now, pu);
             }
-            if TOLD && self.stories.is_some() {
+            if TOLD && self.units.tales.is_some() {
                 self.tell(now, pu, &op);
             }
             finished = self.units.release::<TOLD>(now, pu);
@@ -285,7 +284,7 @@ impl<M: Medium> Device<M> {
         if !command.inside {
             self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
         }
-        if self.stories.is_some() {
+        if self.units.tales.is_some() {
             self.tell_at_once(now);
         }
         false
@@ -386,18 +385,17 @@ impl<M: Medium> Port for Device<M> {
     }
 
     fn set_stories(&mut self, on: bool) {
-        self.units.set_stories(on, |cmd| match cmd {
+        self.units.set_stories(on, (MAX_DEPTH, self.ready.len()), |cmd| match cmd {
             cmd if (cmd as usize) < MAX_DEPTH => self.commands[cmd].cmd.whose,
             _ => Whose::User,
         });
-        self.stories = on.then(|| Stories::new(MAX_DEPTH, self.ready.len()));
         // What is done when it comes has no story.
         self.instant = self.timing().is_instant() && !self.closely && !on;
     }
 
     #[inline]
-    fn story(&self, number: u64) -> Option<&Story> {
-        self.stories.as_ref()?.get(number)
+    fn story(&self, number: u64) -> Option<Story> {
+        self.units.story(number)
     }
 }
 
@@ -437,6 +435,10 @@ impl<M: Medium> OpenChannel for Device<M> {
 
     fn take_notice(&mut self) -> Option<Notice> {
         self.flaws.take_notice()
+    }
+
+    fn waited_behind(&self, number: u64, whose: [Whose; 2]) -> Option<(u64, [u64; 2])> {
+        self.units.tales.as_ref()?.waited_behind(number, whose)
     }
 
     #[inline]

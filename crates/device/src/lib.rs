@@ -17,6 +17,7 @@ pub mod coarse;
 pub mod command;
 mod controller;
 mod device;
+mod history;
 pub mod hosted;
 mod lending;
 pub mod link;

@@ -10,7 +10,7 @@
 //! same times. Nothing here fails.
 
 use flash::{LinkTiming, Power};
-use port::story::Wanted;
+use port::story::{Latest, Wanted};
 use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
 use crate::link::{Carries, LINK_DEPTH};
@@ -86,7 +86,9 @@ pub struct Powered<P: Port> {
     /// When what passed before has had its time.
     next: Time,
     given: u64,
-    told: Option<Box<Stories>>,
+    /// Beside its stories, what the drive below told of what is given later than it came
+    /// from there.
+    told: Option<(Box<Stories>, Latest<Option<Story>>)>,
 }
 
 impl<P: Port + Heats> Powered<P> {
@@ -220,6 +222,16 @@ impl<P: Port + Heats> Powered<P> {
         }
     }
 
+    /// Asks the drive below for the stories of what came from there and is given later: it
+    /// does not keep them.
+    fn hear(&mut self) {
+        let Some((_, heard)) = &mut self.told else { return };
+        while heard.count() < self.given + self.below_done.len() as u64 {
+            let story = self.below.story(heard.count());
+            *heard.tell() = story;
+        }
+    }
+
     /// Gives a completion its own number, and tells of it.
     fn end(&mut self, done: &mut P::Done)
     where
@@ -232,15 +244,23 @@ impl<P: Port + Heats> Powered<P> {
         if self.is_empty() {
             self.quiet = at;
         }
-        let below = self.below.story(self.given);
         self.given += 1;
-        let Some(told) = &mut self.told else { return };
+        let Some((told, heard)) = &mut self.told else { return };
+        let number = self.given - 1;
+        let was_heard = number < heard.count();
+        if !was_heard {
+            heard.pass_over();
+        }
         if told.pass_over(at - came, at) {
             return;
         }
+        let below = match was_heard {
+            true => heard.get(number).copied().flatten(),
+            false => self.below.story(number),
+        };
         let mut story = Story::at(passes);
         match below {
-            Some(_) => story.go_on(Part::Queue, below, at),
+            Some(_) => story.go_on(Part::Queue, below.as_ref(), at),
             None => story.pass(Part::Target, at),
         }
         story.before(Part::Throttled, awake);
@@ -292,6 +312,7 @@ where
             self.end(&mut completion);
             let _ = done.push(completion);
         }
+        self.hear();
     }
 
     fn hint(&self, cmd: &P::Cmd) {
@@ -301,16 +322,17 @@ where
     fn set_stories(&mut self, on: bool) {
         self.below.set_stories(on);
         self.given = 0;
-        self.told = on.then(|| Stories::new(LINK_DEPTH, 0));
+        let stories = || Stories::new(LINK_DEPTH, 0);
+        self.told = on.then(|| (stories(), Latest::new(LINK_DEPTH, 0)));
     }
 
     fn tell_only(&mut self, wanted: Wanted) {
-        if let Some(told) = &mut self.told {
+        if let Some((told, _)) = &mut self.told {
             told.tell_only(wanted);
         }
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
-        self.told.as_ref()?.get(number)
+    fn story(&self, number: u64) -> Option<Story> {
+        self.told.as_ref()?.0.get(number)
     }
 }

@@ -107,7 +107,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Queued<P> {
             && !told.pass_over(done.at - came, done.at)
         {
             let below = self.below.story(self.given - 1);
-            told.end(came, below, Part::Core, done.at);
+            told.end(came, below.as_ref(), Part::Core, done.at);
         }
     }
 }
@@ -168,7 +168,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Queued<P> {
         }
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         self.told.as_ref()?.get(number)
     }
 }

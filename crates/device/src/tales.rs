@@ -1,165 +1,193 @@
-//! What the stories of operations are made of: who occupied each parallel unit and
-//! for how long, and from when to when each operation waited.
+//! What the stories of operations are made of: from when to when each one waited, and what
+//! [occupied](crate::history) its parallel unit meanwhile.
 //!
-//! A parallel unit has a clock for each cause, which runs while it is occupied by
-//! that. An operation that waits notes how they stand, and what they have moved on
-//! by when it begins is what it waited behind. Mostly one of them has run all the
-//! while, and they need not be compared. Array and channel times are known, and what
-//! is left of an operation's time it waited for its channel.
+//! Noted is little, and a story is made of it when somebody asks for that. Array and channel
+//! times are known, and what is left of an operation's time it waited for its channel.
 //!
 //! A die with several registers does several things at once, of which one is shown:
 //! what has the array, or what came to it last where several reads have, or what will
-//! have it next where nothing has. Planes that read by themselves have clocks of their
+//! have it next where nothing has. Planes that read by themselves have histories of their
 //! own for reads of one plane. Data that still go out of a register are not shown: who
 //! waits for that register alone is told of the read that was sensed last.
 //! Nothing here fails.
 
-use port::story::{Cause, Waited, Waits};
-use port::{Stories, Time};
+use port::story::{Cause, Latest, Waits, Work};
+use port::{Part, Story, Time, Whose};
+
+use crate::history::Histories;
+use crate::units::{Op, OpKind};
+
+/// The end of a wait that has not ended.
+const NEVER: Time = Time(u64::MAX);
+
+/// What an operation moves, and how.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Access {
+    pub kind: OpKind,
+    pub count: u8,
+    pub tags: bool,
+    pub inside: bool,
+}
 
 /// An operation's.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Tale {
-    /// When it came; nothing of one that came before somebody asked.
-    came: Option<Time>,
-    cause: Cause,
-    /// How often its parallel unit had turned to something else when it came; none
-    /// of one that was suspended.
-    turns: Option<u32>,
-    /// While it waits, the clocks of its parallel unit as they stood when it began
-    /// to, less what it had waited before; when it has begun, all that it waited.
-    waits: Waits,
-    waited: Waited,
+    came: Time,
+    /// When it began, or went on last.
+    until: Time,
+    /// Array time beside what its kind says.
     array: u64,
+    /// The history of what it waits for, and from where on it is to be read.
+    unit: u32,
+    from: u32,
+    access: Access,
+    cause: Cause,
+    /// It did not come before somebody asked.
+    is_known: bool,
+    /// There is more that is told of few.
+    has_more: bool,
+}
+
+/// What is told of few operations.
+#[derive(Clone, Copy, Default)]
+struct More {
+    /// What was waited behind until then; what came after is in the history.
+    waits: Waits,
+    since: Time,
+    /// In the array again.
     retries: u64,
 }
 
-/// How clocks have moved on since they stood so.
-#[inline]
-fn since(stand: &Waits, before: &Waits) -> Waits {
-    let mut moved = *stand;
-    moved.iter_mut().zip(before).for_each(|(ns, before)| *ns = ns.wrapping_sub(*before));
-    moved
+/// How a command ended.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum How {
+    /// With an operation.
+    #[default]
+    Op,
+    /// As a flush.
+    Flush,
+    /// When it came.
+    AtOnce,
 }
 
-/// A parallel unit's clocks.
-#[derive(Clone, Copy)]
-struct Clocks {
-    stand: Waits,
-    /// The one that runs, since when it was not looked at, and how often another
-    /// began to.
-    cause: Cause,
-    since: Time,
-    turns: u32,
-}
-
-impl Clocks {
-    /// How they stand now.
-    #[inline]
-    fn look(&mut self, now: Time) -> &Waits {
-        self.stand[self.cause.number()] += now.since(self.since);
-        self.since = now;
-        &self.stand
-    }
-
-    /// From now on that one runs.
-    #[inline]
-    fn turn(&mut self, now: Time, cause: Cause) {
-        if self.cause != cause {
-            self.look(now);
-            self.cause = cause;
-            self.turns = self.turns.wrapping_add(1);
-        }
-    }
+/// What is told of a command that has ended.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    tale: Tale,
+    at: Time,
+    how: How,
+    /// Where it has more.
+    more: More,
 }
 
 /// A parallel unit, and its planes that something takes: what takes one of several is
 /// shown to those that wait for that, and for all.
 pub(crate) type Place = (u32, u8);
 
-/// Those of all operations and parallel units.
+/// Those of all operations and parallel units, and of the commands that ended last.
 pub(crate) struct Tales {
-    ops: Vec<Tale>,
-    /// Of each parallel unit one, and one more for each plane that reads by itself.
-    clocks: Vec<Clocks>,
-    each: usize,
+    ops: Box<[Tale]>,
+    more: Box<[More]>,
+    histories: Histories,
+    /// Histories of a parallel unit: one, and one more for each plane that reads by itself.
+    each: u32,
+    ended: Latest<Ended>,
+    /// When the last one ended.
+    last: Time,
 }
 
 impl Tales {
     /// For operations that have these causes, as far as there are some, and parallel
-    /// units that are occupied so, with so many planes that read by themselves.
+    /// units that are occupied so, with so many planes that read by themselves; of `depth`
+    /// commands, and of those that have ended and were not given yet nothing is known.
     pub fn new(
         ops: impl Iterator<Item = Cause>,
         units: impl Iterator<Item = Cause>,
         planes: u32,
+        (depth, waiting): (usize, usize),
     ) -> Tales {
-        let each = if planes > 1 { 1 + planes as usize } else { 1 };
-        let (came, turns, waited) = (None, None, Waited::Not);
-        let (waits, array, retries) = (Waits::default(), 0, 0);
-        let tale = |cause| Tale { came, cause, turns, waits, waited, array, retries };
-        let clocks = |cause| Clocks { stand: waits, cause, since: Time::ZERO, turns: 0 };
-        let clocks = units.flat_map(|cause| std::iter::repeat_n(clocks(cause), each));
-        Tales { ops: ops.map(tale).collect(), clocks: clocks.collect(), each }
+        let each = if planes > 1 { 1 + planes } else { 1 };
+        let ops: Box<[Tale]> = ops.map(|cause| Tale { cause, ..Tale::default() }).collect();
+        Tales {
+            more: vec![More::default(); ops.len()].into(),
+            ops,
+            histories: Histories::new(
+                units.flat_map(|cause| std::iter::repeat_n(cause, each as usize)),
+            ),
+            each,
+            ended: Latest::new(depth, waiting),
+            last: Time::ZERO,
+        }
     }
 
-    /// The number of the clocks of a place.
+    /// The number of the history of a place.
     #[inline]
-    fn of(&self, (pu, planes): Place) -> usize {
+    fn of(&self, (pu, planes): Place) -> u32 {
         let plane =
             if self.each > 1 && planes.is_power_of_two() { 1 + planes.trailing_zeros() } else { 0 };
-        pu as usize * self.each + plane as usize
+        pu * self.each + plane
     }
 
     /// From now on a parallel unit, or a plane of it, is shown to be occupied by this.
-    #[inline]
-    fn turn(&mut self, now: Time, at: Place, cause: Cause) {
-        let (first, own) = (at.0 as usize * self.each, self.of(at));
-        self.clocks[own].turn(now, cause);
-        if self.each > 1 {
-            let others = if own == first { 1..self.each } else { 0..1 };
-            others.for_each(|clock| self.clocks[first + clock].turn(now, cause));
+    /// As of all below that say so, true where what is inside is to be [brought up to
+    /// date](Tales::read) that came to this parallel unit.
+    #[inline(never)]
+    #[must_use]
+    fn turn(&mut self, now: Time, at: Place, cause: Cause) -> bool {
+        if self.each == 1 {
+            return self.histories.turn(now, at.0, cause);
         }
+        let (first, own) = (at.0 * self.each, self.of(at));
+        let others = if own == first { first + 1..first + self.each } else { first..first + 1 };
+        let mut is_due = self.histories.turn(now, own, cause);
+        others.for_each(|unit| is_due |= self.histories.turn(now, unit, cause));
+        is_due
     }
 
     /// An operation came to a parallel unit, and waits there, or begins.
     #[inline]
-    pub fn came(&mut self, now: Time, at: Place, id: u32, cause: Cause, waits: bool) {
-        let own = self.of(at);
-        let (tale, clocks) = (&mut self.ops[id as usize], &mut self.clocks[own]);
-        (tale.came, tale.cause, tale.waited) = (Some(now), cause, Waited::Not);
-        (tale.array, tale.retries) = (0, 0);
-        if waits {
-            tale.turns = Some(clocks.turns);
-            tale.waits = *clocks.look(now);
-        } else {
-            self.turn(now, at, cause);
-        }
+    #[must_use]
+    pub fn came(
+        &mut self,
+        now: Time,
+        at: Place,
+        (id, op): (u32, &Op),
+        cause: Cause,
+        waits: bool,
+    ) -> bool {
+        let unit = if self.each == 1 { at.0 } else { self.of(at) };
+        let from = self.histories.turns(unit);
+        let tale = &mut self.ops[id as usize];
+        (tale.came, tale.until, tale.array) = (now, if waits { NEVER } else { now }, 0);
+        (tale.unit, tale.from, tale.cause) = (unit, from, cause);
+        let access = &mut tale.access;
+        (access.kind, access.count) = (op.kind, op.count);
+        (access.tags, access.inside) = (op.tags, op.inside);
+        (tale.is_known, tale.has_more) = (true, false);
+        !waits && self.turn(now, at, cause)
     }
 
     /// An operation that waited begins, or goes on.
-    #[cold]
-    pub fn begins(&mut self, now: Time, at: Place, id: u32) {
-        self.loads(now, at, id);
-        self.turn(now, at, self.ops[id as usize].cause);
+    #[inline]
+    #[must_use]
+    pub fn begins(&mut self, now: Time, at: Place, id: u32) -> bool {
+        let tale = &mut self.ops[id as usize];
+        tale.until = now;
+        let cause = tale.cause;
+        let is_same = self.each == 1 && self.histories.occupies(at.0, cause);
+        !is_same && self.turn(now, at, cause)
     }
 
     /// An operation that waited begins, beside what its parallel unit is at.
-    #[cold]
-    pub fn loads(&mut self, now: Time, at: Place, id: u32) {
-        let own = self.of(at);
-        let (tale, clocks) = (&mut self.ops[id as usize], &mut self.clocks[own]);
-        tale.waited = match tale.came {
-            Some(came) if tale.turns == Some(clocks.turns) => {
-                Waited::Behind(clocks.cause, now.since(came))
-            }
-            _ => Waited::All(since(clocks.look(now), &tale.waits)),
-        };
+    #[inline]
+    pub fn loads(&mut self, now: Time, id: u32) {
+        self.ops[id as usize].until = now;
     }
 
     /// A read that waited shares the sensing of another, and the time of it that is
     /// still to come if it is not over.
-    pub fn shares(&mut self, now: Time, at: Place, id: u32, is_sensing: bool) {
-        self.loads(now, at, id);
+    pub fn shares(&mut self, now: Time, id: u32, is_sensing: bool) {
+        self.loads(now, id);
         if is_sensing {
             let tale = &mut self.ops[id as usize];
             tale.array = tale.array.wrapping_sub(now.0);
@@ -172,35 +200,34 @@ impl Tales {
         tale.array = tale.array.wrapping_add(now.0);
     }
 
-    /// An operation is suspended, which takes so long of the array.
+    /// An operation is suspended, which takes so long of the array, and waits from then on.
     #[cold]
     pub fn suspended(&mut self, now: Time, at: Place, id: u32, time: u64) {
-        let own = self.of(at);
-        let (tale, clocks) = (&mut self.ops[id as usize], &mut self.clocks[own]);
-        let mut waited = match tale.waited {
-            Waited::All(waited) => waited,
-            _ => Waits::default(),
-        };
-        if let Waited::Behind(cause, ns) = tale.waited {
-            waited[cause.number()] = ns;
+        if !self.ops[id as usize].is_known {
+            return;
         }
-        tale.waits = since(clocks.look(now), &waited);
-        let own = &mut tale.waits[clocks.cause.number()];
-        *own = own.wrapping_add(time);
-        (tale.turns, tale.array) = (None, tale.array + time);
+        let unit = self.of(at);
+        let turns = self.histories.turns(unit);
+        self.read_of(now, id);
+        let (tale, more) = (&mut self.ops[id as usize], &mut self.more[id as usize]);
+        more.since = now + time;
+        (tale.until, tale.unit, tale.from) = (NEVER, unit, turns);
+        tale.array += time;
     }
 
     /// A parallel unit works for the drive itself, which an operation stands for.
     #[cold]
-    pub fn keeps(&mut self, now: Time, pu: u32, id: u32, cause: Cause) {
+    #[must_use]
+    pub fn keeps(&mut self, now: Time, pu: u32, id: u32, cause: Cause) -> bool {
         self.ops[id as usize].cause = cause;
-        self.turn(now, (pu, 0), cause);
+        self.turn(now, (pu, 0), cause)
     }
 
     /// Nothing has the array of a parallel unit: what is to have it is shown.
     #[cold]
-    pub fn awaits(&mut self, now: Time, pu: u32, id: u32) {
-        self.turn(now, (pu, 0), self.ops[id as usize].cause);
+    #[must_use]
+    pub fn awaits(&mut self, now: Time, pu: u32, id: u32) -> bool {
+        self.turn(now, (pu, 0), self.ops[id as usize].cause)
     }
 
     /// An operation takes so much array time more, and of its own accord.
@@ -212,20 +239,122 @@ impl Tales {
     /// The same of a read that is repeated.
     #[cold]
     pub fn repeats(&mut self, id: u32, time: u64) {
-        self.ops[id as usize].retries += time;
+        self.more_of(id).retries += time;
     }
 
-    /// Tells of an operation that ends: its data and command took so long on the
-    /// channel, and beside what it said itself so long in the array.
-    #[inline]
-    pub fn ends(&self, now: Time, id: u32, [transfer, array]: [u64; 2], stories: &mut Stories) {
+    /// What is told of few, of one of which it is.
+    fn more_of(&mut self, id: u32) -> &mut More {
+        let (tale, more) = (&mut self.ops[id as usize], &mut self.more[id as usize]);
+        if !tale.has_more {
+            tale.has_more = true;
+            *more = More { since: tale.came, ..More::default() };
+        }
+        more
+    }
+
+    /// Reads the history of what an operation waits for, or waited, up to now.
+    fn read_of(&mut self, now: Time, id: u32) {
+        self.more_of(id);
+        let (tale, more) = (&mut self.ops[id as usize], &mut self.more[id as usize]);
+        let until = tale.until.min(now);
+        self.histories.read(tale.unit, tale.from, (more.since, until), &mut more.waits);
+        more.since = more.since.max(until);
+        tale.from = self.histories.turns(tale.unit);
+    }
+
+    /// The same where it is soon written over.
+    pub fn read(&mut self, now: Time, id: u32) {
         let tale = &self.ops[id as usize];
-        match tale.came {
-            Some(came) => {
-                let took = [transfer, array + tale.array, tale.retries];
-                stories.tell(came).be_operation(now, &tale.waited, took);
-            }
-            None => _ = stories.tell(Time::ZERO),
+        if tale.is_known && self.histories.is_old(tale.unit, tale.from) {
+            self.read_of(now, id);
         }
     }
+
+    /// A command ends with this operation; `is_first` where all that ended before were
+    /// given, as below.
+    #[inline]
+    pub fn ends(&mut self, now: Time, id: u32, is_first: bool) {
+        let tale = &self.ops[id as usize];
+        let ended = next(&mut self.ended, &mut self.last, now, is_first);
+        // As a piece: field by field it would take twice as much.
+        ended.tale = *tale;
+        (ended.at, ended.how) = (now, How::Op);
+        if tale.has_more {
+            ended.more = self.more[id as usize];
+        }
+    }
+
+    /// A command ends that is no operation: one that is done when it comes, or a flush that
+    /// came then.
+    #[cold]
+    pub fn ends_apart(&mut self, now: Time, flush: Option<Time>, is_first: bool) {
+        let came = flush.unwrap_or(now);
+        let how = if flush.is_some() { How::Flush } else { How::AtOnce };
+        let tale = Tale { came, until: came, is_known: true, ..Tale::default() };
+        let ended = next(&mut self.ended, &mut self.last, now, is_first);
+        (ended.tale, ended.at, ended.how) = (tale, now, how);
+    }
+
+    /// The story of a command that so many ended before, of which `took` says how long it
+    /// takes of the channel and, by its kind, of the array. Of one that is forgotten it is
+    /// empty.
+    pub fn story(&self, number: u64, took: impl Fn(&Access) -> [u64; 2]) -> Option<Story> {
+        let Some(ended) = self.ended.get(number) else {
+            return (number < self.ended.count()).then(Story::default);
+        };
+        let Ended { tale, at, how, .. } = ended;
+        if !tale.is_known {
+            return Some(Story::default());
+        }
+        if *how == How::Flush {
+            let mut story = Story::at(tale.came);
+            story.pass(Part::Flush, *at);
+            return Some(story);
+        }
+        let (waits, retries) = self.waits_of(ended);
+        let [transfer, array] = if *how == How::Op { took(&tale.access) } else { [0; 2] };
+        let took = [transfer, array.wrapping_add(tale.array), retries];
+        Some(Story::of_operation(tale.came, *at, waits, took))
+    }
+
+    /// What a command waited for its die, and what it was in the array again.
+    #[inline]
+    fn waits_of(&self, Ended { tale, more, .. }: &Ended) -> (Waits, u64) {
+        let mut waits = if tale.has_more { more.waits } else { Waits::default() };
+        let (since, retries) =
+            if tale.has_more { (more.since, more.retries) } else { (tale.came, 0) };
+        if tale.until > since {
+            self.histories.read(tale.unit, tale.from, (since, tale.until), &mut waits);
+        }
+        (waits, retries)
+    }
+
+    /// As [`crate::OpenChannel::waited_behind`].
+    pub fn waited_behind(&self, number: u64, whose: [Whose; 2]) -> Option<(u64, [u64; 2])> {
+        let ended = self.ended.get(number).filter(|ended| ended.tale.is_known)?;
+        let (came, ns) = (ended.tale.came, ended.at.since(ended.tale.came));
+        if ended.tale.until == came && !ended.tale.has_more {
+            return Some((ns, [0; 2]));
+        }
+        let (waits, _) = self.waits_of(ended);
+        let of = |whose, work| waits[Cause::new(work, whose).number()];
+        let all = |whose| [Work::Read, Work::Program, Work::Erase].map(|work| of(whose, work));
+        Some((ns, whose.map(|whose| all(whose).iter().sum())))
+    }
+}
+
+/// The place of a command that ends. Where all before it were given, and time has gone on
+/// since, these are forgotten.
+#[inline]
+fn next<'a>(
+    ended: &'a mut Latest<Ended>,
+    last: &mut Time,
+    now: Time,
+    is_first: bool,
+) -> &'a mut Ended {
+    if is_first && now != *last {
+        ended.forget();
+    }
+    *last = now;
+    ended.tell()
 }

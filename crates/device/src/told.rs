@@ -41,7 +41,7 @@ impl Told {
         let (story, below) = (&mut self.up[slot], below.story(self.heard - 1));
         *story = Story::at(arrived);
         match below {
-            Some(_) => story.go_on(Part::Queue, below, at),
+            Some(_) => story.go_on(Part::Queue, below.as_ref(), at),
             None => story.pass(Part::Target, at),
         }
         ways(story, came, core);

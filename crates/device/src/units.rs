@@ -33,14 +33,14 @@ mod registers;
 mod sensing;
 mod sharing;
 mod suspension;
+mod telling;
 mod upkeep;
 mod work;
 
 pub(crate) use op::{Op, OpKind};
 
 use flash::{Geometry, Ppa, Timing};
-use port::story::{Cause, Work};
-use port::{OutOfMemory, Slots, Stories, Time, Whose};
+use port::{OutOfMemory, Slots, Time, Whose};
 
 use crate::list::{Linked, List, NONE, Table};
 use crate::slc::{Slc, SlcHealth};
@@ -166,7 +166,7 @@ pub(crate) struct Units {
     /// The SLC cache, if there is one.
     slc: Option<Box<Slc>>,
     /// What stories are made of, where they are told.
-    tales: Option<Box<Tales>>,
+    pub tales: Option<Box<Tales>>,
     /// How long the array of each die worked, or is to until what it is at ends, in ns;
     /// where that is asked for.
     worked: Option<Box<[u64]>>,
@@ -228,48 +228,6 @@ impl Units {
             worked: None,
             suspends: 0,
         })
-    }
-
-    /// From now on each operation has a story, or none; `whose` says whose a command
-    /// is that has some already.
-    pub fn set_stories(&mut self, on: bool, whose: impl Fn(u32) -> Whose) {
-        self.tales = on.then(|| {
-            let cause = |op: Op| match op.cmd {
-                NONE => Cause::new(Work::Program, Whose::Drive),
-                cmd => op.kind.of(whose(cmd)),
-            };
-            let active = |unit: &Unit| {
-                let op = if unit.active == NONE { unit.paused } else { unit.active };
-                cause(if op == NONE { Op::default() } else { self.ops[op] })
-            };
-            let ops = (0..self.ops.capacity() as u32).map(|id| cause(self.ops[id]));
-            let dies = 0..self.geometry.pu_slots() as u32;
-            let units = dies.map(|die| active(&self.units[die << self.register_bits]));
-            let planes = self.dies.as_ref().map_or(1, |dies| dies.all.count_ones());
-            Box::new(Tales::new(ops, units, planes))
-        });
-    }
-
-    /// Tells of the operation that a parallel unit has done but for the bytes.
-    #[inline]
-    pub fn tell(&self, now: Time, pu: u32, op: &Op, stories: &mut Stories) {
-        let Op { kind, count, .. } = *op;
-        let (transfer, array) = match kind {
-            OpKind::Read => {
-                let same = if self.senses { None } else { self.same_read };
-                (self.transfer_out(op), same.unwrap_or(0))
-            }
-            OpKind::Program => (self.load_time(count, op.inside), 0),
-            OpKind::Erase => (0, 0),
-        };
-        if let Some(tales) = &self.tales {
-            tales.ends(
-                now,
-                self.units[pu].active,
-                [self.timing.command + transfer, array],
-                stories,
-            );
-        }
     }
 
     pub fn timing(&self) -> &Timing {
@@ -336,17 +294,6 @@ impl Units {
         None
     }
 
-    /// An operation came that has a story.
-    #[cold]
-    #[inline(never)]
-    fn note_came(&mut self, now: Time, pu: u32, id: u32, whose: Whose) {
-        let waits = self.dies.is_some() || self.units[pu].state > State::Resting;
-        let Op { kind, planes, .. } = self.ops[id];
-        if let Some(tales) = &mut self.tales {
-            tales.came(now, (pu >> self.register_bits, planes), id, kind.of(whose), waits);
-        }
-    }
-
     /// The timeline is right again when the parallel unit has done what it can:
     /// before an operation whose end is the caller's to handle it need not be.
     #[inline(always)]
@@ -411,8 +358,8 @@ impl Units {
         } else if let Some((id, op)) = unit.reads.pop_entry(&mut self.ops) {
             unit.active = id;
             let op = *op;
-            if let (true, Some(tales)) = (TOLD, &mut self.tales) {
-                tales.begins(now, (pu, 0), id);
+            if TOLD {
+                self.note_begun(now, pu, id);
             }
             self.start_op(now, pu, op)
         } else {
@@ -443,9 +390,10 @@ impl Units {
         if unit.paused != NONE {
             unit.active = std::mem::replace(&mut unit.paused, NONE);
             let left = unit.paused_left + self.timing.resume_time;
+            let id = unit.active;
+            self.note_begun(now, pu, id);
             if let Some(tales) = &mut self.tales {
-                tales.begins(now, (pu, 0), unit.active);
-                tales.takes(unit.active, self.timing.resume_time);
+                tales.takes(id, self.timing.resume_time);
             }
             return self.work(now, pu, false, left);
         }
@@ -472,8 +420,8 @@ impl Units {
     /// Starts an operation that waited.
     #[inline(always)]
     fn start_waiting<const TOLD: bool>(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
-        if let (true, Some(tales)) = (TOLD, &mut self.tales) {
-            tales.begins(now, (pu, 0), id);
+        if TOLD {
+            self.note_begun(now, pu, id);
         }
         self.start(now, pu, id)
     }

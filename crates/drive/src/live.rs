@@ -124,12 +124,13 @@ impl Live {
                 work.bytes += one.buffer.len() as u64;
             }
             // A failure is soon told, and would make the drive look fast.
-            let story = drive.story(self.completed).filter(|_| self.tells && is_ok);
-            if let Some(story) = story {
+            let asks = self.tells && is_ok;
+            let story = asks.then(|| drive.story(self.completed)).flatten();
+            if let Some(story) = &story {
                 work.took[range_of(story.ns())] += 1;
             }
             if self.tells {
-                told.note(one, Time(one.at.since(base)), story);
+                told.note(one, Time(one.at.since(base)), story.as_ref());
             }
             self.completed += 1;
             self.inside = self.inside.saturating_sub(1);

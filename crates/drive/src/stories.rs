@@ -49,7 +49,7 @@ impl Host {
             for done in done.drain() {
                 assert!(done.status.is_ok(), "{:?}", done.status);
                 let number = self.told.len() as u64;
-                let story = *self.drive.story(number).expect("one for each");
+                let story = self.drive.story(number).expect("one for each");
                 assert!(story.is_whole(), "{story:?}");
                 let began = self.taken[done.id as usize];
                 assert_eq!(

@@ -69,7 +69,7 @@ pub trait Driver {
 
     /// The story of a completion that so many were given before since then; `None`
     /// where nobody tells.
-    fn story(&self, _number: u64) -> Option<&Story> {
+    fn story(&self, _number: u64) -> Option<Story> {
         None
     }
 
@@ -252,7 +252,7 @@ impl<D: Observed> Driver for Virtual<D> {
         self.drive.tell_only(wanted);
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         self.drive.story(number)
     }
 

@@ -8,6 +8,8 @@
 //! depends on pattern, seed and the drive's completions alone. May fail: no
 //! memory for buffers, or a pattern that cannot be.
 
+use std::cell::LazyCell;
+
 use port::story::Wanted;
 use port::{
     BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape, Status,
@@ -480,15 +482,16 @@ impl Load {
                 tally.record(op, slot.access.len, now, now.since(slot.start));
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
-                    let story = || whole_story(driver.story(number), slot.start, now);
-                    slowest.note(now.since(slot.start), || Slow::new(op, offset, len, story()));
+                    let told = || whole_story(driver.story(number).as_ref(), slot.start, now);
+                    let story = LazyCell::new(told);
+                    slowest.note(now.since(slot.start), || Slow::new(op, offset, len, *story));
                     if let Some(causes) = &mut tally.causes {
-                        causes.note(op, &story());
+                        causes.note(op, &story);
                     }
                     if let Some(tails) = &mut tally.tails
                         && op != BlockOp::Flush
                     {
-                        let slow = || Slow::new(op, offset, len, story());
+                        let slow = || Slow::new(op, offset, len, *story);
                         tails.note(now, now.since(slot.start), number, slow);
                     }
                 }

@@ -294,7 +294,7 @@ impl<D: OpenChannel> Parity<D> {
         if let Some(stories) = &mut self.stories {
             let came = stories.when(id);
             let below = self.heard.checked_sub(1).and_then(|number| self.device.story(number));
-            stories.end(came, below, Part::Parity, self.now);
+            stories.end(came, below.as_ref(), Part::Parity, self.now);
         }
         self.answer(held.cmd, held.status, held.failed);
     }
@@ -385,7 +385,7 @@ impl<D: OpenChannel> Port for Parity<D> {
         self.stories = on.then(|| Stories::new(self.depth, waiting));
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         self.stories.as_ref()?.get(number)
     }
 }

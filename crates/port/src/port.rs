@@ -115,8 +115,9 @@ pub trait Port {
     fn tell_only(&mut self, _wanted: Wanted) {}
 
     /// The story of a completion that so many were given before, since it was asked to
-    /// tell. It is there until more is submitted, or time goes on.
-    fn story(&self, _number: u64) -> Option<&Story> {
+    /// tell. It is there until more is submitted, or time goes on; many a port makes it
+    /// only now.
+    fn story(&self, _number: u64) -> Option<Story> {
         None
     }
 }
@@ -198,7 +199,7 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).tell_only(wanted);
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         (**self).story(number)
     }
 }

@@ -9,9 +9,11 @@
 //! exactly, in drive time; nothing is allocated once a layer is asked to tell.
 //! Nothing here fails.
 
+mod latest;
 mod stories;
 mod sum;
 
+pub use latest::Latest;
 pub use stories::{Stories, Wanted};
 pub use sum::StorySum;
 
@@ -120,7 +122,7 @@ pub enum Work {
 }
 
 /// What a die is occupied by: a kind of work, and whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cause(u8);
 
 /// All causes, by number.
@@ -163,17 +165,6 @@ impl Cause {
 /// processors take them in pairs.
 pub type Waits = [u64; Cause::COUNT + 1];
 
-/// What an operation waited for its die.
-#[derive(Clone, Copy, Debug)]
-pub enum Waited {
-    /// Not at all.
-    Not,
-    /// So long, behind one thing only: mostly so.
-    Behind(Cause, u64),
-    /// Behind several.
-    All(Waits),
-}
-
 /// Where the time from `start` to `end` went, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Story {
@@ -196,27 +187,35 @@ impl Story {
         Story { start: now, end: now, parts: [0; PARTS.len()], die: [0; Cause::COUNT + 1] }
     }
 
-    /// Makes one that begins and ends now that of an operation of a die, which ends
-    /// then and took so long on the channel, in the array, and in the array again.
-    /// What is left of its time it waited for its channel.
-    #[inline]
-    pub fn be_operation(&mut self, end: Time, waited: &Waited, of: [u64; 3]) {
-        let mut known = of.iter().sum::<u64>();
-        match waited {
-            Waited::Not => {}
-            Waited::Behind(cause, ns) => {
-                self.die[cause.number()] = *ns;
-                known += ns;
-            }
-            Waited::All(waits) => {
-                self.die = *waits;
-                known += waits.iter().sum::<u64>();
-            }
-        }
-        self.end = end;
-        self.parts[Part::Channel as usize] = end - self.start - known;
+    /// That of an operation of a die, which waited so for that and took so long on the
+    /// channel, in the array, and in the array again. What is left of its time it waited for
+    /// its channel.
+    pub fn of_operation(start: Time, end: Time, die: Waits, of: [u64; 3]) -> Story {
+        let mut story = Story { end, die, ..Story::at(start) };
+        let known = of.iter().chain(&die).sum::<u64>();
+        story.parts[Part::Channel as usize] = end - start - known;
         for (part, ns) in [Part::Transfer, Part::Array, Part::Retries].into_iter().zip(of) {
-            self.parts[part as usize] = ns;
+            story.parts[part as usize] = ns;
+        }
+        story
+    }
+
+    /// That of a command which came then and ends now, mostly by one of which the layer
+    /// below says this: what was before that went to `wait`. Where that layer tells nothing,
+    /// all of it is the target's.
+    #[inline]
+    pub fn around(below: Option<&Story>, came: Time, wait: Part, now: Time) -> Story {
+        match below {
+            Some(below) if below.end == now && below.start >= came => {
+                let mut story = *below;
+                story.before(wait, came);
+                story
+            }
+            below => {
+                let mut story = Story::at(came);
+                story.pass(if below.is_some() { wait } else { Part::Target }, now);
+                story
+            }
         }
     }
 

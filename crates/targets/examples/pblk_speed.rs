@@ -128,7 +128,7 @@ impl Port for Top {
         }
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<Story> {
         match self {
             Top::Drive(drive) => drive.story(number),
             Top::Layer(context, _) => context.story(number),
@@ -310,7 +310,7 @@ impl Loop {
     #[cold]
     fn keep_slowest(&mut self, ns: u64) {
         let story = self.port.story(self.finished - 1 - self.began);
-        assert_eq!(story.map(Story::ns), Some(ns));
+        assert_eq!(story.map(|story| story.ns()), Some(ns));
         self.from = ns + 1;
         self.port.tell_only(Wanted { from: self.from, since: Time(u64::MAX) });
     }

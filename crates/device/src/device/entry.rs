@@ -4,7 +4,7 @@
 //! Guarantees: a command that is refused changes nothing.
 
 use flash::{BlockBits, Geometry, Medium, Moved, Ppa, block_bits};
-use port::{Part, Ring, Status, Time};
+use port::{Ring, Status, Time};
 
 use super::{Device, Flush, RETRY};
 use crate::command::{Content, MAX_ADDRESSES, VectorCmd, VectorDone, VectorOp};
@@ -119,8 +119,8 @@ impl<M: Medium> Device<M> {
                 Moved::Done => {}
                 Moved::Failed => self.commands[id].status = Status::WRITE_FAULT,
             }
-            if let Some(stories) = &mut self.stories {
-                stories.tell(flush.came).pass(Part::Flush, at);
+            if let Some(tales) = &mut self.units.tales {
+                tales.ends_apart(at, Some(flush.came), self.ready.is_empty());
             }
             self.flushes.pop_front();
             self.command_done(at, id);
@@ -130,33 +130,29 @@ impl<M: Medium> Device<M> {
     /// Completes a command that has nothing under way.
     #[inline]
     fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: BlockBits) {
-        let VectorCmd { cookie, list, buffer, .. } = cmd;
-        self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
-        if self.stories.is_some() {
+        if self.units.tales.is_some() {
             self.tell_at_once(now);
         }
+        let VectorCmd { cookie, list, buffer, .. } = cmd;
+        self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
     }
 
-    /// The story of a command that is done when it comes.
+    /// Tells of a command that is done when it comes.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
-        if let Some(stories) = &mut self.stories {
-            stories.tell(now);
+        if let Some(tales) = &mut self.units.tales {
+            tales.ends_apart(now, None, self.ready.is_empty());
         }
     }
 
-    /// The story of a command, if it ends with what this parallel unit has done. A
-    /// copy is two operations and more, of which nothing is told.
-    #[cold]
-    #[inline(never)]
+    /// Tells of a command, if it ends with what this parallel unit has done. A copy is two
+    /// operations and more, of which nothing is told.
+    #[inline]
     pub(super) fn tell(&mut self, now: Time, pu: u32, op: &Op) {
         let command = &self.commands[op.cmd];
-        if let Some(stories) = &mut self.stories
-            && command.left == 1
-            && command.cmd.op != VectorOp::Copy
-        {
-            self.units.tell(now, pu, op, stories);
+        if command.left == 1 && command.cmd.op != VectorOp::Copy {
+            self.units.tell(now, pu, self.ready.is_empty());
         }
     }
 

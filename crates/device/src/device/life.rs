@@ -36,7 +36,6 @@ impl<M: Medium> Device<M> {
             units: Units::new(geometry, timing, ops)?,
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
-            stories: None,
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
             copied_row: Buffer::empty(),
             flushes: VecDeque::new(),

@@ -203,7 +203,10 @@ impl Units {
             && loading != NONE
             && self.units[loading].state == State::In
         {
-            tales.awaits(now, home >> self.register_bits, self.units[loading].active);
+            let id = self.units[loading].active;
+            if tales.awaits(now, home >> self.register_bits, id) {
+                self.read_histories(now, home, id);
+            }
         }
     }
 
@@ -330,12 +333,9 @@ impl Units {
             OpKind::Program => die.loading = pu,
             OpKind::Erase => die.working = pu,
         }
-        if let Some(tales) = &mut self.tales {
-            let at = (pu >> self.register_bits, planes);
-            match kind {
-                OpKind::Program => tales.loads(now, at, id),
-                OpKind::Read | OpKind::Erase => tales.begins(now, at, id),
-            }
+        match (kind, &mut self.tales) {
+            (OpKind::Program, Some(tales)) => tales.loads(now, id),
+            _ => self.note_begun_at(now, pu, (pu >> self.register_bits, planes), id),
         }
         self.units[pu].active = id;
         let mut time = self.timing.command;
@@ -348,13 +348,6 @@ impl Units {
             self.load(now, pu);
         } else {
             self.let_enter(now, pu, kind == OpKind::Read);
-        }
-    }
-
-    /// Its story says that an operation has the array of all planes, or has it again.
-    fn turns_to(&mut self, now: Time, pu: u32, id: u32) {
-        if let Some(tales) = &mut self.tales {
-            tales.begins(now, (pu >> self.register_bits, 0), id);
         }
     }
 
@@ -389,7 +382,7 @@ impl Units {
         let die = self.die(home);
         let pu = std::mem::replace(&mut die.loading, NONE);
         die.working = pu;
-        self.turns_to(now, pu, self.units[pu].active);
+        self.note_begun(now, pu, self.units[pu].active);
         self.let_enter(now, pu, false);
     }
 
@@ -403,7 +396,7 @@ impl Units {
         let unit = &mut self.units[home];
         let (id, left) = (std::mem::replace(&mut unit.paused, NONE), unit.paused_left);
         self.units[pu].active = id;
-        self.turns_to(now, pu, id);
+        self.note_begun(now, pu, id);
         let resume = self.timing.resume_time;
         if let Some(tales) = &mut self.tales {
             tales.takes(id, resume);

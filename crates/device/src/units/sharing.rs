@@ -90,6 +90,11 @@ impl Sharing {
         })
     }
 
+    /// Those that wait for a register alone.
+    pub fn sharers(&self, pu: u32) -> List {
+        self.held[pu].sharers
+    }
+
     /// Bytes of memory that it takes.
     pub fn bytes(planes: u32, timing: &Timing, units: usize) -> usize {
         if Sharing::is_on(planes, timing) { units * size_of::<Held>() } else { 0 }
@@ -254,7 +259,7 @@ impl Units {
         let is_sensed = self.held(pu).is_sensed;
         let op = self.ops[id];
         if let Some(tales) = &mut self.tales {
-            tales.shares(now, (pu >> self.register_bits, op.planes), id, !is_sensed);
+            tales.shares(now, id, !is_sensed);
         }
         let planes = self.active(pu).planes;
         let held = &mut self.ops[id];

@@ -72,8 +72,10 @@ impl Units {
             Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
             Upkeep::Fold(ppa) => (ppa, read + self.slow_program(ppa), Work::Program),
         };
-        if let Some(tales) = &mut self.tales {
-            tales.keeps(now, number, id, Cause::new(work, Whose::Drive));
+        if let Some(tales) = &mut self.tales
+            && tales.keeps(now, number, id, Cause::new(work, Whose::Drive))
+        {
+            self.read_histories(now, pu, id);
         }
         if self.dies.is_some() {
             self.occupy(pu);

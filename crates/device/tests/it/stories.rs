@@ -37,7 +37,7 @@ where
         while let Some(at) = port.next_event().filter(|&at| at <= to) {
             port.advance(at, &mut done);
             for done in done.drain() {
-                let story = *port.story(count).unwrap();
+                let story = port.story(count).unwrap();
                 let number = done.cookie as usize;
                 count += 1;
                 assert!(story.is_whole(), "{story:?}");
@@ -92,6 +92,26 @@ fn a_read_tells_what_it_waited_behind() {
     assert_eq!(behind(Work::Erase, Refresh, &stories[3]), 3005);
     assert_eq!(parts(&stories[3]), [0, 105, 50]);
     assert_eq!(stories[3].parts().count(), 4);
+}
+
+/// However long something waits, and whatever goes before it: more turns than are kept.
+#[test]
+fn all_of_a_long_wait_is_told() {
+    let g = geometry(1, 1, 1);
+    let drive = written(&g, &timing()).port;
+    let whose = |n: u64| if n.is_multiple_of(2) { User } else { Collection };
+    let read = |n| (10 * n, of(whose(n), Read, g.ppa(0, 0, 2, n as u32 % 2), 1));
+    // One after the other each takes a command, the array and its transfer.
+    let took = 5 + 50 + 100;
+    for (n, story) in (0..300).zip(told(drive, (0..300).map(read).collect())) {
+        for of in [User, Collection] {
+            let before = (0..n).filter(|&k| whose(k) == of);
+            let waited: u64 =
+                before.map(|k| (took * (k + 1)).saturating_sub(10 * n).min(took)).sum();
+            assert_eq!(behind(Work::Read, of, &story), waited, "{n}");
+        }
+        assert_eq!(story.ns_of(Part::Channel), 0);
+    }
 }
 
 #[test]
@@ -266,7 +286,7 @@ fn what_is_inside_already_is_known_to_those_that_wait_behind_it() {
     rig.submit(100, of(User, Read, g.ppa(0, 0, 2, 0), 1));
     rig.drain();
     let number = rig.all.len() as u64 - 1;
-    let story = *rig.port.story(number).expect("one for each");
+    let story = rig.port.story(number).expect("one for each");
     assert_eq!(rig.port.story(number + 1), None);
     assert_eq!(behind(Work::Program, Collection, &story), 1105);
     assert_eq!(behind(Work::Erase, Refresh, &story), 3005);

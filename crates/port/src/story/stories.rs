@@ -1,6 +1,6 @@
 //! What a layer keeps to tell stories, and of which somebody will ask.
 
-use super::{Part, Story};
+use super::{Latest, Part, Story};
 use crate::Time;
 
 /// Which stories somebody will ask for: of what takes so long, and of all that ends from
@@ -28,9 +28,7 @@ impl Wanted {
 /// completions, by how many were before them.
 pub struct Stories {
     came: Box<[Time]>,
-    /// A power of two of them, written round and round.
-    told: Box<[Story]>,
-    count: u64,
+    told: Latest<Story>,
     wanted: Wanted,
 }
 
@@ -38,9 +36,8 @@ impl Stories {
     /// For commands with numbers below `numbers`, of which `waiting` have ended and
     /// were not given yet: of these nothing is known.
     pub fn new(numbers: usize, waiting: usize) -> Box<Stories> {
-        let told = vec![Story::default(); (numbers + waiting).next_power_of_two()];
-        let (came, told) = (vec![Time::ZERO; numbers].into(), told.into());
-        Box::new(Stories { came, told, count: waiting as u64, wanted: Wanted::ALL })
+        let (came, told) = (vec![Time::ZERO; numbers].into(), Latest::new(numbers, waiting));
+        Box::new(Stories { came, told, wanted: Wanted::ALL })
     }
 
     /// From now on nobody asks for others.
@@ -71,52 +68,30 @@ impl Stories {
     #[inline]
     pub fn pass_over(&mut self, ns: u64, now: Time) -> bool {
         let is_short = !self.asks(ns, now);
-        self.count += u64::from(is_short);
+        if is_short {
+            self.told.pass_over();
+        }
         is_short
     }
 
     /// The story of the next completion, which begins and ends then so far.
     #[inline]
     pub fn tell(&mut self, at: Time) -> &mut Story {
-        let place = self.place(self.count);
-        self.count += 1;
-        let story = &mut self.told[place];
+        let story = self.told.tell();
         *story = Story::at(at);
         story
     }
 
+    /// The story of a command that came then and ends now: as [`Story::around`].
     #[inline]
-    fn place(&self, number: u64) -> usize {
-        number as usize & (self.told.len() - 1)
-    }
-
-    /// The story of a command that came then and ends now, mostly by a completion of
-    /// which the layer below says this: what was before that went to `wait`. Where
-    /// that layer tells nothing, all of it is the target's.
-    #[inline]
-    pub fn end(&mut self, came: Time, below: Option<&Story>, wait: Part, now: Time) -> &mut Story {
-        match below {
-            Some(below) if below.end == now && below.start >= came => {
-                let place = self.place(self.count);
-                self.count += 1;
-                let story = &mut self.told[place];
-                *story = *below;
-                story.before(wait, came);
-                story
-            }
-            below => {
-                let story = self.tell(came);
-                story.pass(if below.is_some() { wait } else { Part::Target }, now);
-                story
-            }
-        }
+    pub fn end(&mut self, came: Time, below: Option<&Story>, wait: Part, now: Time) {
+        *self.told.tell() = Story::around(below, came, wait, now);
     }
 
     /// The story of a completion that so many were before, if it is still there.
     #[inline]
-    pub fn get(&self, number: u64) -> Option<&Story> {
-        let is_there = number < self.count && self.count - number <= self.told.len() as u64;
-        is_there.then(|| &self.told[self.place(number)])
+    pub fn get(&self, number: u64) -> Option<Story> {
+        self.told.get(number).copied()
     }
 }
 
@@ -134,7 +109,7 @@ mod tests {
         stories.end(stories.when(2), Some(&below), Part::Queue, Time(30));
         stories.end(stories.when(3), Some(&below), Part::Parity, Time(30));
         stories.end(stories.when(3), None, Part::Parity, Time(30));
-        assert_eq!(stories.get(0), Some(&Story::default()));
+        assert_eq!(stories.get(0), Some(Story::default()));
         let story = stories.get(1).unwrap();
         assert_eq!((story.ns_of(Part::Queue), story.ns_of(Part::Array)), (2, 23));
         for (number, part) in [(2, Part::Parity), (3, Part::Target)] {

@@ -111,7 +111,7 @@ impl Chips {
             self.device.advance(self.now, &mut self.done);
             while let Some(done) = self.done.pop() {
                 let (unit, op) = self.asked[done.cookie as usize];
-                let story = *self.device.story(self.told).expect("each has one");
+                let story = self.device.story(self.told).expect("each has one");
                 self.told += 1;
                 self.inside -= 1;
                 ended.push(Ended { unit, op, status: done.status, story });

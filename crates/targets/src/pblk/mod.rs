@@ -377,6 +377,15 @@ impl<D: OpenChannel> Pblk<D> {
             && (self.waiting_rows() == 0 || !self.device.has_work_of_its_own())
     }
 
+    /// Gives what has ended, as far as there is room.
+    #[inline]
+    fn give(&mut self, done: &mut Ring<BlockDone>) {
+        self.host.ready.pour(done);
+        if !self.host.ready.is_empty() && self.has_reads_to_tell() {
+            self.make_stories();
+        }
+    }
+
     /// Gives the drive what waits for it.
     #[inline]
     fn submit_out(&mut self, now: Time) {
@@ -436,7 +445,7 @@ impl<D: OpenChannel> Port for Pblk<D> {
         if self.idle.is_waiting() {
             self.begin_idle(to);
         }
-        self.host.ready.pour(done);
+        self.give(done);
     }
 
     fn turn(
@@ -454,7 +463,7 @@ impl<D: OpenChannel> Port for Pblk<D> {
                 Turn::Completed(at) => {
                     self.handle_all(at);
                     self.look_for_end(at);
-                    self.host.ready.pour(done);
+                    self.give(done);
                     if !done.is_empty() {
                         return Turn::Completed(at);
                     }
@@ -477,11 +486,11 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     fn tell_only(&mut self, wanted: Wanted) {
         if let Some(told) = &mut self.told {
-            told.stories.tell_only(wanted);
+            told.tell_only(wanted);
         }
     }
 
-    fn story(&self, number: u64) -> Option<&Story> {
-        self.told.as_ref()?.stories.get(number)
+    fn story(&self, number: u64) -> Option<Story> {
+        self.story_of(number)
     }
 }

@@ -35,8 +35,10 @@ impl<D: OpenChannel> Pblk<D> {
         while std::mem::take(&mut self.facts.news) {
             self.act(now);
         }
-        if self.told.is_some() {
-            self.note_reason(now, acts);
+        if let Some(told) = &mut self.told
+            && std::mem::take(&mut told.is_first) | acts
+        {
+            self.note_reason(now);
         }
     }
 
@@ -102,9 +104,8 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn handle_all(&mut self, to: Time) {
         while !self.wire.done.is_empty() {
-            if self.told.is_some() {
-                self.hear();
-            }
+            self.hear();
+            let mut are_told = self.told.is_none();
             while let Some(done) = self.wire.done.front() {
                 // Mostly so; the rest of it is not touched.
                 if let Cookie::Read(request, chunk) = Cookie::unpack(done.cookie) {
@@ -113,6 +114,10 @@ impl<D: OpenChannel> Pblk<D> {
                     self.end_read(chunk);
                     self.read_done(to, request, status, buffer);
                 } else {
+                    if !are_told {
+                        self.hear_others();
+                        are_told = true;
+                    }
                     self.handle(to);
                 }
             }
@@ -124,6 +129,9 @@ impl<D: OpenChannel> Pblk<D> {
             self.pump(to);
             if self.wire.out.is_empty() {
                 return;
+            }
+            if self.has_reads_to_tell() {
+                self.make_stories();
             }
             // What is sent now may be done at once.
             self.device.submit(to, &mut self.wire.out);

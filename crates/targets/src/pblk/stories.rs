@@ -8,8 +8,9 @@
 //! While rows are on their way the time is shared: as much of it goes to folds, and to
 //! collection, as the rows that ended last had waited behind these, of all that they took.
 
-use device::OpenChannel;
-use port::{BlockOp, Part, Stories, Story, Time, Whose};
+use device::{OpenChannel, VectorDone};
+use port::story::{Latest, Wanted};
+use port::{BlockOp, Part, Story, Time, Whose};
 
 use super::requests::Request;
 use super::{Cookie, DEPTH, Pblk};
@@ -30,14 +31,47 @@ type Waits = [u64; REASONS.len()];
 /// What is kept of a request.
 #[derive(Clone, Copy, Default)]
 struct Tale {
-    /// What it waited for its page of the map before it was let in, where it did.
-    parked: Option<Story>,
+    came: Time,
     /// When it was let in.
     since: Time,
     /// How the clocks stood then, or when what is told of it so far ended.
     from: Waits,
-    /// What is told so far of one that is more than in the buffer or not.
-    story: Option<Story>,
+    /// It waited for its page of the map before it was let in.
+    was_parked: bool,
+    /// Something is told of it so far: it is more than in the buffer or not.
+    is_begun: bool,
+}
+
+/// What is kept of few: stories are long.
+#[derive(Clone, Copy, Default)]
+struct More {
+    /// What it waited for its page of the map.
+    parked: Story,
+    /// What is told so far.
+    so_far: Story,
+}
+
+/// What a story is made of when somebody asks.
+#[derive(Clone, Copy, Default)]
+enum Kind {
+    /// The completion of the drive.
+    Read,
+    /// What it waited for the buffer.
+    #[default]
+    Write,
+    /// It is made.
+    Whole,
+}
+
+/// What is told of a request that has ended.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    kind: Kind,
+    start: Time,
+    end: Time,
+    below: u64,
+    waits: Waits,
+    whole: Story,
 }
 
 /// What rows took, all of it, and of that behind folds and behind collection.
@@ -50,12 +84,10 @@ struct Rows {
 impl Rows {
     /// The parts of so long that went to folds and to collection.
     fn shares(&self, ns: u64) -> [u64; 2] {
-        let part = |behind: u64| {
-            if behind == 0 {
-                0
-            } else {
-                (u128::from(ns) * u128::from(behind) / u128::from(self.all)) as u64
-            }
+        let part = |behind: u64| match ns.checked_mul(behind) {
+            Some(0) => 0,
+            Some(product) => product / self.all,
+            None => (u128::from(ns) * u128::from(behind) / u128::from(self.all)) as u64,
         };
         self.behind.map(part)
     }
@@ -64,9 +96,16 @@ impl Rows {
 /// What is kept to tell stories.
 pub(super) struct Told {
     tales: Box<[Tale]>,
-    pub stories: Box<Stories>,
+    more: Box<[More]>,
+    wanted: Wanted,
+    ended: Latest<Ended>,
+    /// When the last one ended.
+    last: Time,
+    /// How many reads are among those that ended and were not given, of which the drive has
+    /// what there is to tell.
+    reads: usize,
     /// Completions of the drive that were given to be handled.
-    pub heard: u64,
+    heard: u64,
     clocks: Waits,
     /// The clock that runs, and since when.
     reason: usize,
@@ -78,14 +117,18 @@ pub(super) struct Told {
     /// Of the rows that ended last, at the same time.
     rows: Rows,
     /// Whether nothing had waited when the last write came.
-    is_first: bool,
+    pub is_first: bool,
 }
 
 impl Told {
     pub fn new(waiting: usize) -> Box<Told> {
         Box::new(Told {
             tales: vec![Tale::default(); DEPTH].into(),
-            stories: Stories::new(DEPTH, waiting),
+            more: vec![More::default(); DEPTH].into(),
+            wanted: Wanted::ALL,
+            ended: Latest::new(DEPTH, waiting),
+            last: Time::ZERO,
+            reads: 0,
             heard: 0,
             clocks: Waits::default(),
             reason: 0,
@@ -97,13 +140,23 @@ impl Told {
         })
     }
 
+    /// From now on nobody asks for others.
+    pub fn tell_only(&mut self, wanted: Wanted) {
+        self.wanted = wanted;
+    }
+
     /// How the clocks stand.
     #[inline]
-    fn look(&mut self, now: Time) -> Waits {
-        let mut passed = now.since(self.since);
-        if passed == 0 {
-            return self.clocks;
+    fn look(&mut self, now: Time) -> &Waits {
+        if now != self.since {
+            self.move_on(now);
         }
+        &self.clocks
+    }
+
+    #[inline(never)]
+    fn move_on(&mut self, now: Time) {
+        let mut passed = now.since(self.since);
         if self.reason == ROWS {
             let [folds, collection] = self.rows.shares(passed);
             self.clocks[FOLDS] += folds;
@@ -112,7 +165,6 @@ impl Told {
         }
         self.clocks[self.reason] += passed;
         self.since = now;
-        self.clocks
     }
 
     /// The next request that is let in, now, came at that time: it waited for a page.
@@ -124,57 +176,97 @@ impl Told {
     }
 }
 
-impl Tale {
-    /// When it came.
-    fn came(&self) -> Time {
-        self.parked.as_ref().map_or(self.since, Story::start)
+/// A story goes on by what was waited for the buffer.
+fn wait(story: &mut Story, waits: &Waits) {
+    for (&reason, &ns) in REASONS.iter().zip(waits) {
+        story.add(reason, ns);
+    }
+}
+
+/// How far clocks have moved on.
+#[inline]
+fn since(from: &Waits, to: &Waits) -> Waits {
+    std::array::from_fn(|reason| to[reason] - from[reason])
+}
+
+impl Told {
+    /// The place of a request that ends now; `is_first` where all that ended before were
+    /// given. These are forgotten when time has gone on.
+    #[inline]
+    fn next(&mut self, now: Time, is_first: bool) -> &mut Ended {
+        if is_first && now != self.last {
+            self.ended.forget();
+            self.reads = 0;
+        }
+        self.last = now;
+        self.ended.tell()
     }
 
-    /// What was told so far goes on to now by what it waited for the buffer.
+    /// The story of a request begins that is let in. Gives whether it had waited before.
     #[inline]
-    fn wait(&mut self, clocks: &Waits, story: &mut Story) {
-        for ((&reason, to), from) in REASONS.iter().zip(clocks).zip(self.from) {
-            story.add(reason, to - from);
-        }
-        self.from = *clocks;
+    fn begin(&mut self, slot: u32, now: Time) -> bool {
+        let tale = &mut self.tales[slot as usize];
+        (tale.came, tale.since) = (now, now);
+        (tale.was_parked, tale.is_begun) = (false, false);
+        self.parked.is_some()
     }
 }
 
 impl<D: OpenChannel> Pblk<D> {
-    /// The story begins of a request that was let in.
-    #[cold]
+    /// The story begins of a read that was let in.
     #[inline(never)]
-    pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
-        let Some(told) = &mut self.told else { return };
-        let tale = &mut told.tales[slot as usize];
-        tale.since = now;
-        // A story is long: where there is none, none is moved.
-        if tale.parked.is_some() || told.parked.is_some() {
-            tale.parked = told.parked.take();
-        }
-        if self.host.requests[slot].op != BlockOp::Read {
-            let clocks = told.look(now);
-            let tale = &mut told.tales[slot as usize];
-            tale.from = clocks;
-            if tale.story.is_some() {
-                tale.story = None;
-            }
-            told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
+    pub(super) fn begin_read_story(&mut self, slot: u32, now: Time) {
+        if let Some(told) = &mut self.told
+            && told.begin(slot, now)
+        {
+            self.begin_parked(slot);
         }
     }
 
-    /// The story of a request that is done when it comes.
+    /// The same of any request.
+    #[inline(never)]
+    pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let was_parked = told.begin(slot, now);
+        if self.host.requests[slot].op != BlockOp::Read {
+            let from = *told.look(now);
+            told.tales[slot as usize].from = from;
+            told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
+        }
+        if was_parked {
+            self.begin_parked(slot);
+        }
+    }
+
+    /// The same of one that waited for a page.
+    #[cold]
+    #[inline(never)]
+    fn begin_parked(&mut self, slot: u32) {
+        if let Some(told) = &mut self.told
+            && let Some(parked) = told.parked.take()
+        {
+            let tale = &mut told.tales[slot as usize];
+            (tale.came, tale.was_parked) = (parked.start(), true);
+            told.more[slot as usize].parked = parked;
+        }
+    }
+
+    /// The story of a request that is done when it comes, as the last one that ended.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let took = told.parked.as_ref().map_or(0, Story::ns);
-        if !told.stories.pass_over(took, now) {
-            let story = told.stories.tell(now);
-            told.parked.iter().for_each(|parked| story.after(parked));
+        let parked = told.parked.take();
+        if !told.wanted.has(parked.as_ref().map_or(0, Story::ns), now) {
+            told.ended.pass_over();
+            return;
         }
-        if told.parked.is_some() {
-            told.parked = None;
+        let ended = told.next(now, self.host.ready.len() == 1);
+        (ended.start, ended.end) = (now, now);
+        (ended.kind, ended.waits) = (Kind::Write, Waits::default());
+        if let Some(parked) = parked {
+            (ended.kind, ended.whole) = (Kind::Whole, Story::at(now));
+            ended.whole.after(&parked);
         }
     }
 
@@ -183,88 +275,174 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn wait_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let clocks = told.look(now);
-        let tale = &mut told.tales[slot as usize];
-        let mut story = tale.story.unwrap_or_else(|| Story::at(tale.since));
-        tale.wait(&clocks, &mut story);
-        tale.story = Some(story);
+        let clocks = *told.look(now);
+        let (tale, more) = (&mut told.tales[slot as usize], &mut told.more[slot as usize]);
+        if !tale.is_begun {
+            (tale.is_begun, more.so_far) = (true, Story::at(tale.since));
+        }
+        wait(&mut more.so_far, &since(&tale.from, &clocks));
+        tale.from = clocks;
     }
 
     /// What a write waited for until now were the old bytes of a part of a block.
     #[cold]
     #[inline(never)]
     pub(super) fn fetch_story(&mut self, slot: u32, now: Time) {
+        let below = self.last_below().and_then(|number| self.device.story(number));
         let Some(told) = &mut self.told else { return };
-        let from = told.look(now);
-        let tale = &mut told.tales[slot as usize];
-        let story = tale.story.get_or_insert_with(|| Story::at(tale.since));
-        let handled = told.heard - self.wire.done.len() as u64;
-        story.go_on(Part::Partial, self.device.story(handled - 1), now);
+        let from = *told.look(now);
+        let (tale, more) = (&mut told.tales[slot as usize], &mut told.more[slot as usize]);
+        if !tale.is_begun {
+            (tale.is_begun, more.so_far) = (true, Story::at(tale.since));
+        }
+        more.so_far.go_on(Part::Partial, below.as_ref(), now);
         tale.from = from;
     }
 
-    /// A request ends.
-    #[cold]
+    /// The number of the completion of the drive that is handled, or was last.
+    #[inline]
+    fn last_below(&self) -> Option<u64> {
+        let handled = self.told.as_ref()?.heard - self.wire.done.len() as u64;
+        handled.checked_sub(1)
+    }
+
+    /// A request ends, which is the last one that did.
     #[inline(never)]
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
-        if !told.stories.pass_over(now - told.tales[slot as usize].came(), now) {
+        if told.wanted.has(now - told.tales[slot as usize].came, now) {
             self.tell_story(slot, now);
+        } else {
+            told.ended.pass_over();
         }
     }
 
     #[cold]
     #[inline(never)]
     fn tell_story(&mut self, slot: u32, now: Time) {
+        let below = self.last_below();
         let Some(told) = &mut self.told else { return };
         let Request { op, fua, .. } = self.host.requests[slot];
-        let clocks = (op != BlockOp::Read).then(|| told.look(now));
-        let tale = &mut told.tales[slot as usize];
-        let handled = told.heard - self.wire.done.len() as u64;
-        let below = handled.checked_sub(1).and_then(|number| self.device.story(number));
-        let story = match (op, tale.story) {
-            (BlockOp::Read, _) => told.stories.end(tale.since, below, Part::Queue, now),
-            (_, None) => told.stories.tell(tale.since),
-            (_, Some(so_far)) => {
-                let story = told.stories.tell(now);
-                *story = so_far;
-                story
+        let Tale { since: start, from, was_parked, is_begun, .. } = told.tales[slot as usize];
+        let is_first = self.host.ready.len() == 1;
+        let is_plain = !was_parked && !is_begun;
+        if op == BlockOp::Read {
+            let below = below.unwrap_or(u64::MAX);
+            let ended = told.next(now, is_first);
+            (ended.start, ended.end, ended.below) = (start, now, below);
+            ended.kind = Kind::Read;
+            told.reads += 1;
+            if was_parked {
+                self.make_stories();
+                self.add_parked(slot);
             }
-        };
-        if op != BlockOp::Read && (fua || op == BlockOp::Flush) {
-            story.go_on(Part::Flush, below, now);
-        } else if let Some(clocks) = clocks {
-            tale.wait(&clocks, story);
+            return;
         }
-        if let Some(parked) = &tale.parked {
-            story.after(parked);
+        let clocks = *told.look(now);
+        if is_plain && !fua && op != BlockOp::Flush {
+            let ended = told.next(now, is_first);
+            (ended.start, ended.end) = (start, now);
+            (ended.kind, ended.waits) = (Kind::Write, since(&from, &clocks));
+            return;
+        }
+        let more = &told.more[slot as usize];
+        let mut story = if is_begun { more.so_far } else { Story::at(start) };
+        if fua || op == BlockOp::Flush {
+            let below = below.and_then(|number| self.device.story(number));
+            story.go_on(Part::Flush, below.as_ref(), now);
+        } else {
+            wait(&mut story, &since(&from, &clocks));
+        }
+        let ended = told.next(now, is_first);
+        (ended.kind, ended.whole) = (Kind::Whole, story);
+        if was_parked {
+            self.add_parked(slot);
         }
     }
 
-    /// Takes note of what the drive has done and is handled next: rows that ended, and
-    /// reads of pages of the map.
+    /// The story of the request that ended last begins with its wait for a page.
+    #[cold]
+    fn add_parked(&mut self, slot: u32) {
+        let Some(told) = &mut self.told else { return };
+        let parked = &told.more[slot as usize].parked;
+        if let Some(ended) = told.ended.get_mut(told.ended.count() - 1) {
+            ended.whole.after(parked);
+        }
+    }
+
+    /// The story of a request that so many ended before.
+    pub(super) fn story_of(&self, number: u64) -> Option<Story> {
+        let ended = self.told.as_ref()?.ended.get(number)?;
+        Some(match ended.kind {
+            Kind::Whole => ended.whole,
+            Kind::Read => {
+                let below = self.device.story(ended.below);
+                Story::around(below.as_ref(), ended.start, Part::Queue, ended.end)
+            }
+            Kind::Write => {
+                let mut story = Story::at(ended.start);
+                wait(&mut story, &ended.waits);
+                story
+            }
+        })
+    }
+
+    /// Whether reads are to be [made stories of](Pblk::make_stories) before the drive goes
+    /// on.
+    #[inline]
+    pub(super) fn has_reads_to_tell(&self) -> bool {
+        self.told.as_ref().is_some_and(|told| told.reads > 0)
+    }
+
+    /// Makes the stories of the reads that ended and were not given: the drive forgets what
+    /// it has of them.
     #[cold]
     #[inline(never)]
+    pub(super) fn make_stories(&mut self) {
+        let Some(count) = self.told.as_ref().map(|told| told.ended.count()) else { return };
+        for number in count - self.host.ready.len() as u64..count {
+            let story = self.story_of(number);
+            if let Some(told) = &mut self.told
+                && let (Some(ended), Some(story)) = (told.ended.get_mut(number), story)
+            {
+                (ended.kind, ended.whole) = (Kind::Whole, story);
+            }
+        }
+        self.told.iter_mut().for_each(|told| told.reads = 0);
+    }
+
+    /// So much of what the drive has done is handled from now on.
+    #[inline]
     pub(super) fn hear(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.heard += self.wire.done.len() as u64;
+        }
+    }
+
+    /// Takes note of rows and reads of pages of the map among what is handled next. Before
+    /// them there are at most reads, which ask for neither.
+    #[inline(never)]
+    pub(super) fn hear_others(&mut self) {
         let Some(told) = &mut self.told else { return };
         let mut rows = Rows::default();
         for n in 0..self.wire.done.len() {
-            let number = told.heard + n as u64;
+            let number = told.heard - (self.wire.done.len() - n) as u64;
             let Some(done) = self.wire.done.get(n) else { break };
             match Cookie::unpack(done.cookie) {
                 Cookie::Program(_) => {
-                    let Some(story) = self.device.story(number) else { continue };
-                    rows.all += story.ns();
-                    let behind = [Whose::Drive, Whose::Collection].map(|w| story.waited_behind(w));
+                    let whose = [Whose::Drive, Whose::Collection];
+                    let Some((ns, behind)) = self.device.waited_behind(number, whose) else {
+                        continue;
+                    };
+                    rows.all += ns;
                     rows.behind.iter_mut().zip(behind).for_each(|(all, ns)| *all += ns);
                 }
                 Cookie::Load(_) | Cookie::MapPage(_) => {
-                    told.page = self.device.story(number).copied().or(told.page);
+                    told.page = self.device.story(number).or(told.page);
                 }
                 _ => {}
             }
         }
-        told.heard += self.wire.done.len() as u64;
         if rows.all > 0 {
             told.rows = rows;
         }
@@ -298,14 +476,9 @@ impl<D: OpenChannel> Pblk<D> {
         if self.collectors.of[rank].is_asked { Whose::Refresh } else { Whose::Collection }
     }
 
-    /// Notes why writes wait from now on, where some do and something has happened.
-    #[cold]
+    /// Notes why writes wait from now on, where some do: something has happened.
     #[inline(never)]
-    pub(super) fn note_reason(&mut self, now: Time, acted: bool) {
-        let Some(told) = &mut self.told else { return };
-        if !std::mem::take(&mut told.is_first) && !acted {
-            return;
-        }
+    pub(super) fn note_reason(&mut self, now: Time) {
         let merged = self.host.merges.front().map(|&number| self.host.partials[number].request);
         let Some(first) = merged.or_else(|| self.host.waiting.front().copied()) else { return };
         let stream = self.host.requests[first].stream;
@@ -319,7 +492,10 @@ impl<D: OpenChannel> Pblk<D> {
             if waiting == 0 || is_busy { ROWS } else { COLLECTION }
         };
         let Some(told) = &mut self.told else { return };
-        told.look(now);
-        told.reason = reason;
+        // A clock that runs on need not be looked at, but for the one that is shared.
+        if reason != told.reason || reason == ROWS {
+            told.look(now);
+            told.reason = reason;
+        }
     }
 }
