@@ -8,7 +8,7 @@
 //! While rows are on their way the time is shared: as much of it goes to folds, and to
 //! collection, as the rows that ended last had waited behind these, of all that they took.
 
-use device::{OpenChannel, VectorDone};
+use device::OpenChannel;
 use port::story::{Latest, Wanted};
 use port::{BlockOp, Part, Story, Time, Whose};
 
@@ -183,12 +183,6 @@ fn wait(story: &mut Story, waits: &Waits) {
     }
 }
 
-/// How far clocks have moved on.
-#[inline]
-fn since(from: &Waits, to: &Waits) -> Waits {
-    std::array::from_fn(|reason| to[reason] - from[reason])
-}
-
 impl Told {
     /// The place of a request that ends now; `is_first` where all that ended before were
     /// given. These are forgotten when time has gone on.
@@ -200,6 +194,25 @@ impl Told {
         }
         self.last = now;
         self.ended.tell()
+    }
+
+    /// What is told of a request so far, or is from now on.
+    fn so_far(&mut self, slot: u32) -> &mut Story {
+        let (tale, more) = (&mut self.tales[slot as usize], &mut self.more[slot as usize]);
+        if !tale.is_begun {
+            (tale.is_begun, more.so_far) = (true, Story::at(tale.since));
+        }
+        &mut more.so_far
+    }
+
+    /// What a request waited since what is told of it so far.
+    #[inline]
+    fn waited(&mut self, slot: u32, now: Time) -> Waits {
+        let clocks = *self.look(now);
+        let from = &mut self.tales[slot as usize].from;
+        let waited = std::array::from_fn(|reason| clocks[reason] - from[reason]);
+        *from = clocks;
+        waited
     }
 
     /// The story of a request begins that is let in. Gives whether it had waited before.
@@ -256,17 +269,19 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let parked = told.parked.take();
-        if !told.wanted.has(parked.as_ref().map_or(0, Story::ns), now) {
+        let is_first = self.host.ready.len() == 1;
+        if let Some(parked) = &told.parked {
+            let mut story = Story::at(now);
+            story.after(parked);
+            told.parked = None;
+            let ended = told.next(now, is_first);
+            (ended.kind, ended.whole) = (Kind::Whole, story);
+        } else if told.wanted.has(0, now) {
+            let ended = told.next(now, is_first);
+            (ended.start, ended.end) = (now, now);
+            (ended.kind, ended.waits) = (Kind::Write, Waits::default());
+        } else {
             told.ended.pass_over();
-            return;
-        }
-        let ended = told.next(now, self.host.ready.len() == 1);
-        (ended.start, ended.end) = (now, now);
-        (ended.kind, ended.waits) = (Kind::Write, Waits::default());
-        if let Some(parked) = parked {
-            (ended.kind, ended.whole) = (Kind::Whole, Story::at(now));
-            ended.whole.after(&parked);
         }
     }
 
@@ -275,13 +290,8 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn wait_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let clocks = *told.look(now);
-        let (tale, more) = (&mut told.tales[slot as usize], &mut told.more[slot as usize]);
-        if !tale.is_begun {
-            (tale.is_begun, more.so_far) = (true, Story::at(tale.since));
-        }
-        wait(&mut more.so_far, &since(&tale.from, &clocks));
-        tale.from = clocks;
+        let waits = told.waited(slot, now);
+        wait(told.so_far(slot), &waits);
     }
 
     /// What a write waited for until now were the old bytes of a part of a block.
@@ -291,12 +301,8 @@ impl<D: OpenChannel> Pblk<D> {
         let below = self.last_below().and_then(|number| self.device.story(number));
         let Some(told) = &mut self.told else { return };
         let from = *told.look(now);
-        let (tale, more) = (&mut told.tales[slot as usize], &mut told.more[slot as usize]);
-        if !tale.is_begun {
-            (tale.is_begun, more.so_far) = (true, Story::at(tale.since));
-        }
-        more.so_far.go_on(Part::Partial, below.as_ref(), now);
-        tale.from = from;
+        told.tales[slot as usize].from = from;
+        told.so_far(slot).go_on(Part::Partial, below.as_ref(), now);
     }
 
     /// The number of the completion of the drive that is handled, or was last.
@@ -317,57 +323,52 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    #[cold]
+    /// Of it a story is asked for. Mostly what it is made of is noted.
     #[inline(never)]
     fn tell_story(&mut self, slot: u32, now: Time) {
-        let below = self.last_below();
+        let below = self.last_below().unwrap_or(u64::MAX);
         let Some(told) = &mut self.told else { return };
         let Request { op, fua, .. } = self.host.requests[slot];
-        let Tale { since: start, from, was_parked, is_begun, .. } = told.tales[slot as usize];
+        let Tale { since: start, was_parked, is_begun, .. } = told.tales[slot as usize];
         let is_first = self.host.ready.len() == 1;
-        let is_plain = !was_parked && !is_begun;
-        if op == BlockOp::Read {
-            let below = below.unwrap_or(u64::MAX);
+        if was_parked || is_begun || fua || op == BlockOp::Flush {
+            self.tell_whole_story(slot, now);
+        } else if op == BlockOp::Read {
             let ended = told.next(now, is_first);
             (ended.start, ended.end, ended.below) = (start, now, below);
             ended.kind = Kind::Read;
             told.reads += 1;
-            if was_parked {
-                self.make_stories();
-                self.add_parked(slot);
-            }
-            return;
-        }
-        let clocks = *told.look(now);
-        if is_plain && !fua && op != BlockOp::Flush {
+        } else {
+            let waits = told.waited(slot, now);
             let ended = told.next(now, is_first);
             (ended.start, ended.end) = (start, now);
-            (ended.kind, ended.waits) = (Kind::Write, since(&from, &clocks));
-            return;
-        }
-        let more = &told.more[slot as usize];
-        let mut story = if is_begun { more.so_far } else { Story::at(start) };
-        if fua || op == BlockOp::Flush {
-            let below = below.and_then(|number| self.device.story(number));
-            story.go_on(Part::Flush, below.as_ref(), now);
-        } else {
-            wait(&mut story, &since(&from, &clocks));
-        }
-        let ended = told.next(now, is_first);
-        (ended.kind, ended.whole) = (Kind::Whole, story);
-        if was_parked {
-            self.add_parked(slot);
+            (ended.kind, ended.waits) = (Kind::Write, waits);
         }
     }
 
-    /// The story of the request that ended last begins with its wait for a page.
+    /// The same of one of which more is told.
     #[cold]
-    fn add_parked(&mut self, slot: u32) {
+    #[inline(never)]
+    fn tell_whole_story(&mut self, slot: u32, now: Time) {
+        let below = self.last_below().and_then(|number| self.device.story(number));
         let Some(told) = &mut self.told else { return };
-        let parked = &told.more[slot as usize].parked;
-        if let Some(ended) = told.ended.get_mut(told.ended.count() - 1) {
-            ended.whole.after(parked);
+        let Request { op, fua, .. } = self.host.requests[slot];
+        let Tale { since: start, was_parked, is_begun, .. } = told.tales[slot as usize];
+        let mut story = match is_begun {
+            _ if op == BlockOp::Read => Story::around(below.as_ref(), start, Part::Queue, now),
+            true => told.more[slot as usize].so_far,
+            false => Story::at(start),
+        };
+        if op == BlockOp::Flush || (fua && op != BlockOp::Read) {
+            story.go_on(Part::Flush, below.as_ref(), now);
+        } else if op != BlockOp::Read {
+            wait(&mut story, &told.waited(slot, now));
         }
+        if was_parked {
+            story.after(&told.more[slot as usize].parked);
+        }
+        let ended = told.next(now, self.host.ready.len() == 1);
+        (ended.kind, ended.whole) = (Kind::Whole, story);
     }
 
     /// The story of a request that so many ended before.
