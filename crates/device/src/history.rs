@@ -77,7 +77,7 @@ impl Histories {
         }
         page[(head.turns % PAGE) as usize] = Turn { at: now, cause };
         head.turns = head.turns.wrapping_add(1);
-        head.turns % READ_EVERY == 0
+        head.turns.is_multiple_of(READ_EVERY)
     }
 
     /// Whether a page on which somebody reads from there on is soon written over.
