@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use blkmq::ConfigError;
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// Storage that cannot be opened.
@@ -90,11 +91,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The kernel gives no ring.
-    #[error(
-        "io_uring: {doing}: {source}; it needs Linux 5.11 or later, \
-         kernel.io_uring_disabled=0, and no seccomp filter against it; or take \
-         engine=libaio, psync or pvsync2"
-    )]
+    #[error("io_uring: {doing}: {source}; {}; or take engine=libaio, psync or pvsync2", for_a_ring(.source))]
     NoRing {
         /// What was being done.
         doing: &'static str,
@@ -126,4 +123,44 @@ pub enum OpenError {
     /// The memory that is needed to open it could not be had.
     #[error(transparent)]
     Memory(#[from] port::OutOfMemory),
+}
+
+/// What to do where the kernel gives no ring for this reason.
+fn for_a_ring(source: &io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::MFILE) => "raise the limit of open files (ulimit -n)",
+        Some(Errno::NFILE) => "all programs have too many files open: raise fs.file-max",
+        Some(Errno::NOMEM) => {
+            "raise the limit of locked memory (ulimit -l), or take fewer queues or a smaller depth"
+        }
+        _ => {
+            "it needs Linux 5.11 or later, kernel.io_uring_disabled=0, and no seccomp filter \
+             against it"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_for_a_ring_is_by_what_it_lacks() {
+        for (lacks, says) in [
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::NFILE, "fs.file-max"),
+            (Errno::NOMEM, "ulimit -l"),
+            (Errno::NOSYS, "Linux 5.11"),
+            (Errno::PERM, "io_uring_disabled"),
+        ] {
+            let e = OpenError::NoRing { doing: "setting up a ring", source: lacks.into() };
+            let text = e.to_string();
+            assert!(text.contains(says) && text.contains("engine=libaio"), "{text}");
+            assert_eq!(
+                text.contains("seccomp"),
+                says.contains('5') || says.contains("_"),
+                "{text}"
+            );
+        }
+    }
 }
