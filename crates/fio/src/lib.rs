@@ -9,6 +9,7 @@
 //! after the report, where a request failed.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -151,9 +152,10 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
     let printed = print(&jobs, &globals, all, format);
     match output {
         None => out.write_all(printed.text.as_bytes())?,
-        Some(mut file) => {
+        Some((path, mut file)) => {
             let written = file.set_len(0).and_then(|()| file.write_all(printed.text.as_bytes()));
-            written.map_err(|e| Error::system("write --output", &e))?;
+            let what = format!("write --output {}", path.display());
+            written.map_err(|e| Error::system(&what, &e))?;
         }
     }
     out.flush()?;
@@ -218,7 +220,11 @@ fn include(file: &str, name: &str) -> Result<(String, String), String> {
 
 /// The file that results go to, which is none that is read or is the drive. It is emptied
 /// when they are there.
-fn open(path: &Path, files: &[PathBuf], drive: &DriveSpec) -> Result<File, Error> {
+fn open<'a>(
+    path: &'a Path,
+    files: &[PathBuf],
+    drive: &DriveSpec,
+) -> Result<(&'a Path, File), Error> {
     let own = match drive {
         DriveSpec::Storage(spec) => Some(Path::new(&spec.path)),
         DriveSpec::File(spec) => Some(Path::new(&spec.path)),
@@ -231,12 +237,13 @@ fn open(path: &Path, files: &[PathBuf], drive: &DriveSpec) -> Result<File, Error
                     file";
         return Err(Error::Usage(format!("--output {}: {what}", path.display())));
     }
+    let wrong = |why: &dyn Display| Error::Usage(format!("--output {}: {why}", path.display()));
+    // Before it is opened: at a pipe that nobody reads that would never end.
+    if path.metadata().is_ok_and(|about| !about.is_file()) {
+        return Err(wrong(&"it is no file"));
+    }
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = file.and_then(|file| match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::other("it is no file")),
-    });
-    file.map_err(|e| Error::Usage(format!("--output {}: {e}", path.display())))
+    Ok((path, file.map_err(|e| wrong(&e))?))
 }
 
 /// What is printed, and why the command fails, if it does.

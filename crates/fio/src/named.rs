@@ -1,10 +1,12 @@
 //! The drive that jobs name.
 //!
 //! A run has one drive. With `--drive` it is that; else all jobs must name the same.
-//! Opens nothing but to see whether a path leads to a drive file. Fails with the line.
+//! Opens nothing but to see whether a path leads to a drive file. Fails with the line,
+//! also where a file would have to be made that is no drive.
 
 use drive::error::Error;
 use drive::spec::{DriveSpec, Engine, Found, StorageSpec};
+use port::BLOCK_BYTES;
 
 use crate::error::JobError;
 use crate::job::Job;
@@ -98,7 +100,17 @@ fn made(spec: StorageSpec, jobs: &[Job]) -> Result<StorageSpec, Error> {
         }
         _ => None,
     };
-    let size = jobs.iter().map(end).collect::<Option<Vec<u64>>>();
-    let size = size.and_then(|sizes| sizes.into_iter().max());
-    Ok(StorageSpec { size: spec.size.or(size), ..spec })
+    let ends = jobs.iter().map(|job| Some((end(job)?, job))).collect::<Option<Vec<_>>>();
+    let last = ends.and_then(|ends| ends.into_iter().max_by_key(|&(end, _)| end));
+    if let (None, Some((size, job))) = (spec.size, last)
+        && (size == 0 || !size.is_multiple_of(BLOCK_BYTES))
+    {
+        let what = format!(
+            "[{}] ends at byte {size} of a file that is to be made, and a drive has whole blocks of \
+             {BLOCK_BYTES}: correct offset= and size=",
+            job.name
+        );
+        return Err(JobError::Line { at: job.at.clone(), what }.into());
+    }
+    Ok(StorageSpec { size: spec.size.or(last.map(|(size, _)| size)), ..spec })
 }

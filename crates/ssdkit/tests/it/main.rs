@@ -24,6 +24,7 @@ mod memory;
 mod metrics;
 mod parity;
 mod published;
+mod real_files;
 mod ruled;
 mod run;
 mod serve;
