@@ -413,6 +413,7 @@ pub(crate) fn storage(
     args.blocks.check_weights(options.queues)?;
     let strategy = strategy(args, options.queues, spec.poll.is_some())?;
     let mut opened = Storage::open(&spec.path, options.clone())?;
+    args.check_unit(opened.unit())?;
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;

@@ -9,6 +9,7 @@ use drive::spec::file::one_shard_only;
 use drive::spec::{DriveSpec, MemorySpec, NullSpec, StorageSpec, Store};
 use load::blocks::{Completion, Dispatch};
 use load::driver::ClockKind;
+use workload::{Sizes, Varied};
 
 impl BenchArgs {
     /// Whether the options agree with each other and with the drive.
@@ -275,6 +276,22 @@ impl BenchArgs {
         ))
     }
 
+    /// Whether reads and writes are of whole units of a device or file, which it takes none
+    /// without.
+    pub fn check_unit(&self, unit: u64) -> Result<(), Error> {
+        let one = Sizes::One(self.bs);
+        let sizes = self.varied().unwrap_or(Varied { reads: one, others: one });
+        let offset = self.range.map_or(0, |range| range.offset);
+        // No drive has units that are larger than that.
+        let are_whole = u32::try_from(unit).is_ok_and(|unit| sizes.are_multiples_of(unit));
+        if self.rw == Rw::Trim || are_whole && offset.is_multiple_of(unit) {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "the drive takes multiples of {unit} bytes: correct --bs, --bssplit or --range"
+        )))
+    }
+
     /// Whether the options agree with what the drive keeps.
     pub fn check_kept(&self, spec: &MemorySpec) -> Result<(), Error> {
         if spec.store != Store::Memory && !self.are_whole_blocks() {
@@ -289,5 +306,39 @@ impl BenchArgs {
             return Err(Error::Usage(text.into()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    #[test]
+    fn requests_are_of_whole_units() {
+        for (rest, unit, is_taken) in [
+            ("--rw randread --bs 512", 512, true),
+            ("--rw randread --bs 512", 4096, false),
+            ("--rw randread --bs 4608", 4096, false),
+            ("--rw randrw --bssplit 512/50:4k/50", 4096, false),
+            ("--rw randrw --bssplit 512/50:4k/50", 512, true),
+            ("--rw randread --bssplit 8k/50:4k/50 --range 512+64k", 4096, false),
+            ("--rw randwrite --bs 4k", 4096, true),
+            ("--rw trim --bs 512", 4096, true),
+            ("--rw randread --bs 512", 1, true),
+        ] {
+            let line = format!("bench ./drive {rest}");
+            let args = Line::parse_from(line.split_whitespace()).args;
+            let told = args.check_unit(unit).map_err(|e| e.to_string());
+            assert_eq!(told.is_ok(), is_taken, "{line}: {told:?}");
+            assert!(told.err().is_none_or(|text| text.contains("multiples of 4096 bytes")));
+        }
     }
 }
