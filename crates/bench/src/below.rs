@@ -445,6 +445,7 @@ pub(crate) fn storage(
     let few_words = json!({ "name": name, "size_bytes": shape.bytes });
     let mut outcome = run.finish(&bench, steady, drive, few_words);
     outcome.look_for_reads_of_nothing(args, new);
+    outcome.look_for_a_new_drive(args, new);
     Ok(outcome)
 }
 
