@@ -28,6 +28,7 @@ use storage::Storage;
 use waiting::Strategy;
 
 use crate::args::{BenchArgs, Precondition};
+use crate::void::IN_MEMORY;
 use crate::{Bench, Measured, Outcome, load, pattern, plan};
 use drive::error::Error;
 use drive::lent::{Figures, Lent, Owner};
@@ -414,6 +415,7 @@ pub(crate) fn storage(
     let strategy = strategy(args, options.queues, spec.poll.is_some())?;
     let mut opened = Storage::open(&spec.path, options.clone())?;
     args.check_unit(opened.unit())?;
+    let in_memory = opened.is_in_memory().then(|| IN_MEMORY.to_string());
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
@@ -445,6 +447,7 @@ pub(crate) fn storage(
     let few_words = json!({ "name": name, "size_bytes": shape.bytes });
     let mut outcome = run.finish(&bench, steady, drive, few_words);
     outcome.look_for_reads_of_nothing(args, new);
+    outcome.doubt(in_memory);
     outcome.look_for_a_new_drive(args, new);
     Ok(outcome)
 }

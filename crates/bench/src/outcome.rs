@@ -170,6 +170,11 @@ impl Outcome {
         }
     }
 
+    /// Notes why its figures mean nothing, if they do not.
+    pub(crate) fn doubt(&mut self, why: Option<String>) {
+        self.report.void = self.report.void.take().or(why);
+    }
+
     /// Notes that a `new` drive was written as it was.
     pub(crate) fn look_for_a_new_drive(&mut self, args: &BenchArgs, new: bool) {
         let as_it_was = new && args.precondition() == Precondition::None;

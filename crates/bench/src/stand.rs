@@ -65,6 +65,8 @@ pub struct About {
     pub is_ours: bool,
     /// Whether its requests go through the system's page cache.
     pub is_cached: bool,
+    /// Whether it is a file that lies in memory.
+    pub is_in_memory: bool,
     /// Whether it takes trims, as far as that is known.
     pub takes_trims: bool,
     /// Whether requests may come when they are due, and of several loads.
@@ -184,6 +186,7 @@ fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: boo
         },
         is_ours: true,
         is_cached: false,
+        is_in_memory: false,
         takes_trims: true,
         takes_arrivals: true,
         sizes: (least, shape.max_bytes),
@@ -230,6 +233,7 @@ fn about_another(args: &StandArgs, shape: &Shape) -> About {
         ),
         is_ours: false,
         is_cached: false,
+        is_in_memory: false,
         takes_trims: true,
         takes_arrivals: true,
         sizes: (SECTOR_BYTES, shape.max_bytes),
@@ -292,6 +296,7 @@ fn on_storage<T>(
     let about = About {
         is_new,
         is_cached: !spec.direct,
+        is_in_memory: opened.is_in_memory(),
         sizes: (opened.unit().max(SECTOR_BYTES), shape.max_bytes),
         ..about_another(args, &shape)
     };

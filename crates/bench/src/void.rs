@@ -19,6 +19,10 @@ fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
     })
 }
 
+/// Why those of a file mean nothing that lies in memory.
+pub const IN_MEMORY: &str = "the file lies in memory (tmpfs or ramfs), and no drive is behind it: take a \
+                             file on a drive";
+
 /// What is to be known where requests were left inside.
 pub(crate) fn left_inside(left: u64) -> Option<String> {
     (left > 0).then(|| {

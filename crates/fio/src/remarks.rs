@@ -45,7 +45,7 @@ impl Remarks {
                 behind.push((of_job(one.task.job), words));
             }
             let is_told = void.last().is_some_and(|(name, _)| *name == of_job(one.task.job));
-            if let Some(why) = told::void(&one.tally).filter(|_| !is_told) {
+            if let Some(why) = told::void(&one.tally, &one.void).filter(|_| !is_told) {
                 void.push((of_job(one.task.job), why));
             }
         }

@@ -5,7 +5,9 @@
 //! is new and read is written twice over before. Fails as a bench does.
 
 use bench::stand::{About, Stand, StandArgs, on_a_stand};
+use bench::IN_MEMORY;
 use drive::error::Error;
+use drive::spec::DriveSpec;
 use load::cpu::Mark;
 use load::driver::Driver;
 use load::runner::{Part, Runner};
@@ -37,6 +39,8 @@ pub struct Ran {
     pub round_ios: u64,
     /// Whether it ran alone, so that what the drive did was for it.
     pub is_alone: bool,
+    /// Why its figures mean nothing, whatever was measured, if they do not.
+    pub void: Option<String>,
 }
 
 /// What all did.
@@ -157,7 +161,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let about = &self.stand.about;
         let is_read = self.jobs.iter().any(Job::reads);
         let in_vain = about.is_new && is_read && self.how.preconditions.is_none();
-        let in_memory = matches!(self.how.stand.drive, drive::spec::DriveSpec::Memory(_));
+        let in_memory = matches!(self.how.stand.drive, DriveSpec::Memory(_));
         if in_vain && about.is_ours && !in_memory && !self.jobs.iter().any(Job::writes) {
             return Err(Error::Usage(
                 "nothing was ever written to this drive, and what was never written is read in \
@@ -187,6 +191,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let mut parts = parts.collect::<Result<Vec<Part>, Error>>()?;
         let names: Vec<&str> = tasks.iter().map(|task| &*self.jobs[task.job].name).collect();
         self.watch.phase(&names.join(", "));
+        let void = self.stand.about.is_in_memory.then(|| IN_MEMORY.to_string());
         let reads_back = self.verifier.is_some() && self.jobs[tasks[0].job].writes();
         let back = reads_back.then(|| (asked[0].pattern, asked[0].seed));
         let (watch, verifier) = (&mut *self.watch, self.verifier.take());
@@ -212,6 +217,7 @@ impl<'s, 'a> Session<'s, 'a> {
             wall,
             round_ios,
             is_alone,
+            void: void.clone(),
         });
         Ok(ran.collect())
     }

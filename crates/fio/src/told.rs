@@ -12,9 +12,10 @@ use port::BlockOp;
 use crate::job::Job;
 use crate::run::{All, Ran};
 
-/// Why figures mean nothing, if they do not.
-pub fn void(tally: &Tally) -> Option<String> {
-    why_void(tally, tally.all().count(), tally.bytes(BlockOp::Read))
+/// Why figures mean nothing, if they do not: by what was measured, or by what was `known`.
+pub fn void(tally: &Tally, known: &Option<String>) -> Option<String> {
+    let why = why_void(tally, tally.all().count(), tally.bytes(BlockOp::Read));
+    why.or_else(|| known.clone())
 }
 
 /// What is to be known of a clone whose requests come at a rate that it did not keep.
@@ -55,6 +56,8 @@ pub struct Told<'a> {
     /// Requests out, where all clones keep the same number out: neither those that come at
     /// a rate nor those that pause do.
     pub depth: Option<u32>,
+    /// Why its figures mean nothing, whatever was measured, if they do not.
+    known_void: Option<String>,
 }
 
 impl<'a> Told<'a> {
@@ -62,7 +65,7 @@ impl<'a> Told<'a> {
     pub fn all(jobs: &'a [Job], all: All) -> Vec<Told<'a>> {
         let mut told: Vec<(Told<'a>, Vec<Tally>)> = Vec::new();
         let mut open: Option<u32> = None;
-        for Ran { task, round, tally, cpu, wall, round_ios, is_alone, .. } in all.ran {
+        for Ran { task, round, tally, cpu, wall, round_ios, is_alone, void, .. } in all.ran {
             let job = &jobs[task.job];
             let joins = job.company.is_together && open == Some(task.group);
             open = job.company.is_together.then_some(task.group);
@@ -73,6 +76,7 @@ impl<'a> Told<'a> {
                 Some((one, tallies)) => {
                     one.clones += 1;
                     one.is_alone = false;
+                    one.known_void = one.known_void.take().or(void);
                     one.asks = one.asks.or(job.asks());
                     one.depth = one.depth.filter(|&own| Some(own) == depth);
                     tallies.push(tally);
@@ -92,6 +96,7 @@ impl<'a> Told<'a> {
                         round_ios,
                         is_alone,
                         depth,
+                        known_void: void,
                     };
                     told.push((one, vec![tally]));
                 }
@@ -119,7 +124,7 @@ impl<'a> Told<'a> {
 
     /// Why its figures mean nothing, if they do not.
     pub fn void(&self) -> Option<String> {
-        void(&self.tally)
+        void(&self.tally, &self.known_void)
     }
 
     /// Rows of a second each, where all is of this kind of request, so that they are its.

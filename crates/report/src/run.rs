@@ -317,6 +317,9 @@ impl Run {
         if let Some(why) = &self.void {
             doubts.push(format!("void: {why}"));
         }
+        if self.drive["direct"] == false {
+            doubts.push("through the system's page cache (direct=no)".into());
+        }
         if self.errors > 0 {
             doubts.push(format!("{} requests failed or gave wrong data", self.errors));
         } else if self.failed_requests > 0 {

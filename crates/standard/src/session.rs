@@ -6,7 +6,7 @@
 //! and the runner do, and when somebody stops it.
 
 use bench::stand::Stand;
-use bench::why_void;
+use bench::{IN_MEMORY, why_void};
 use load::driver::ClockKind;
 use load::load::{Load, Pace};
 use load::runner::{Plan, Runner, Until};
@@ -165,6 +165,9 @@ impl<'s, 'a> Session<'s, 'a> {
 
     /// Whether a test of this drive can mean anything.
     pub fn may_measure(&self) -> Result<(), Halt> {
+        if self.stand.about.is_in_memory {
+            return void(IN_MEMORY);
+        }
         if self.stand.about.is_cached {
             return void(
                 "requests go through the system's page cache, so it is the cache that is \

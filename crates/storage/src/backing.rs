@@ -18,6 +18,9 @@ use rustix::io::Errno;
 use crate::error::OpenError;
 use crate::options::StorageOptions;
 
+/// File systems that keep their files in memory: tmpfs and ramfs, by the system's numbers.
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
 /// An open file or block device.
 #[derive(Debug)]
 pub(crate) struct Backing {
@@ -76,6 +79,12 @@ impl Backing {
     /// The file, for the kernel.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// Whether it is a file of a file system in memory.
+    pub fn is_in_memory(&self) -> bool {
+        let kind = sys::fstatfs(&self.fd).map(|about| about.f_type as u32);
+        !self.device && kind.is_ok_and(|kind| IN_MEMORY.contains(&kind))
     }
 
     /// What offset and length of a read or write are multiples of, in bytes.

@@ -37,6 +37,7 @@ pub struct Storage {
     mode: Mode,
     /// What offset and length of a read or write are multiples of.
     unit: u64,
+    is_in_memory: bool,
 }
 
 impl Storage {
@@ -63,7 +64,8 @@ impl Storage {
             .map(|mode| queue(shape, &backing, &options, mode))
             .collect::<Result<_, OpenError>>()?;
         let kinds = [options.queues, 0, options.poll_queues];
-        Ok(Storage { shape, queues, kinds, mode, unit: backing.unit() })
+        let (unit, is_in_memory) = (backing.unit(), backing.is_in_memory());
+        Ok(Storage { shape, queues, kinds, mode, unit, is_in_memory })
     }
 
     /// Whether the queues for polling poll: false with [`Poll::Auto`] on a
@@ -76,6 +78,11 @@ impl Storage {
     /// the page cache.
     pub fn unit(&self) -> u64 {
         self.unit
+    }
+
+    /// Whether it is a file that lies in memory (tmpfs, ramfs): no drive is behind it.
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 }
 
