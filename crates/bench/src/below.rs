@@ -8,7 +8,7 @@
 //!
 //! Storage is preconditioned through a layer of its own, so that the
 //! accounts are of what is measured. Fails as a bench does, and when a drive
-//! would be written over that nobody said may be.
+//! would be written over that nobody said may be. A file that it made is then gone again.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,19 +21,20 @@ use device::hosted::{Hosted, HostedError, HostedOptions};
 use device::realtime::Clock;
 use hosting::hosted::HostedDriver;
 use hosting::inline::Inline;
-use measure::{SteadyState, units};
+use measure::SteadyState;
 use port::{BlockDone, BlockReq, Shape, Time};
 use serde_json::{Value, json};
 use storage::Storage;
 use waiting::Strategy;
 
 use crate::args::{BenchArgs, Precondition};
-use crate::void::IN_MEMORY;
+use crate::there::There;
+use crate::void::{IN_MEMORY, reads_holes};
 use crate::{Bench, Measured, Outcome, load, pattern, plan};
 use drive::error::Error;
 use drive::lent::{Figures, Lent, Owner};
 use drive::memory;
-use drive::spec::{Found, NullSpec, StorageSpec};
+use drive::spec::{NullSpec, StorageSpec};
 use drive::whole::{Boxed, Drive, apart, together};
 use load::blocks::{Accounts, Completion, Dispatch, Tracing};
 use load::clocked::{Clocked, Ways};
@@ -406,7 +407,8 @@ pub(crate) fn storage(
     spec: &StorageSpec,
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
-    let new = find_or_make(spec, args.writes() && !args.destroy)?;
+    let there = There::find_or_make(spec, args.writes() && !args.destroy)?;
+    let new = there.is_new;
     let args = &args.settled(new);
     let writes = args.writes();
     let cores = args.blocks.cores();
@@ -427,6 +429,10 @@ pub(crate) fn storage(
         steady = prepare(args, &mut bench, opened, ways)?;
         opened = Storage::open(&spec.path, options.clone())?;
     }
+    // As they are before it: a run may fill them.
+    let reads = args.is_any(|load| load.reads() > 0);
+    let (from, len) = (bench.pattern.offset, bench.pattern.length);
+    let holes = if reads { reads_holes(&spec.path, from..from + len) } else { None };
     let polls = opened.polls();
     let (mut contexts, monitor) = layer(&args.blocks.config()?, Any(opened))?;
     contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
@@ -446,8 +452,9 @@ pub(crate) fn storage(
     });
     let few_words = json!({ "name": name, "size_bytes": shape.bytes });
     let mut outcome = run.finish(&bench, steady, drive, few_words);
+    there.keep();
     outcome.look_for_reads_of_nothing(args, new);
-    outcome.doubt(in_memory);
+    outcome.doubt(in_memory.or(holes));
     outcome.look_for_a_new_drive(args, new);
     Ok(outcome)
 }
@@ -466,57 +473,4 @@ fn prepare(
     let Some(first) = contexts.first_mut() else { return Ok(None) };
     let mut driver = Clocked::new(first, Clock::start(), slots, ways);
     bench.prepare(&mut driver, &mut load, None)
-}
-
-/// Makes sure that there is something, and that it may be written; `guards` what is on
-/// it. Gives whether it was made.
-pub(crate) fn find_or_make(spec: &StorageSpec, guards: bool) -> Result<bool, Error> {
-    let path = &spec.path;
-    let kind = match (spec.find()?, spec.size) {
-        (Found::Nothing, Some(_)) if spec.read_only => {
-            return Err(Error::Usage(format!(
-                "{path} does not exist, and with read_only=yes nothing is made: leave it out"
-            )));
-        }
-        (Found::Nothing, Some(size)) => return spec.create(size).map(|()| true),
-        (Found::Nothing, None) if path.ends_with(".ssd") => {
-            return Err(Error::Usage(format!(
-                "there is no drive file {path}: make it, as in \
-                 ssdkit create {path} --profile tlc --size 8G"
-            )));
-        }
-        (Found::Nothing, None) if path.starts_with("/dev/") => {
-            return Err(Error::Usage(format!(
-                "there is no device {path}: name one that is there, or an emulated drive in its \
-                 place, as in mem:tlc,size=1G"
-            )));
-        }
-        (Found::Nothing, None) => {
-            return Err(Error::Usage(format!(
-                "{path} does not exist: make it, or add its size to be made, \
-                 as in file:{path},size=1G"
-            )));
-        }
-        (Found::File(bytes), Some(size)) if bytes != size => {
-            return Err(Error::Usage(format!(
-                "{path} is a file of {}, not of {}: leave out size, or remove the file",
-                units::size_binary(bytes),
-                units::size_binary(size)
-            )));
-        }
-        (Found::File(0), _) | (Found::Other, _) => return Ok(false),
-        (Found::File(bytes), _) => format!("the file {path}, {}", units::capacity(bytes)),
-        (Found::Device, Some(_)) => {
-            return Err(Error::Usage(format!(
-                "{path} is a device, which has its size: leave size out"
-            )));
-        }
-        (Found::Device, None) => format!("the block device {path}"),
-    };
-    if guards {
-        return Err(Error::Usage(format!(
-            "this writes over what is on {kind}: add --destroy if it may be lost"
-        )));
-    }
-    Ok(false)
 }

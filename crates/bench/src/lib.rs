@@ -50,13 +50,14 @@ mod served;
 mod slowest;
 mod spans;
 pub mod stand;
+mod there;
 mod void;
 
 pub use self::replay::ReplayArgs;
 pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
 pub use explain::{ExplainArgs, ExplainCommand, Explained, ServedArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
-pub use void::{IN_MEMORY, why_void};
+pub use void::{IN_MEMORY, reads_holes, why_void};
 use void::{left_inside, saturated, void};
 
 /// Runs, and prints the report to `out`.

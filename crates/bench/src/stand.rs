@@ -2,7 +2,8 @@
 //!
 //! Guarantees: what writes over something needs the same leave as a bench; a drive in
 //! this process is prepared in virtual time, whatever it is measured in; one in a file is
-//! shut down at the end, whatever happened. Storage is driven from one core. Fails as
+//! shut down at the end, whatever happened; a file that was made for a test that fails goes
+//! again. Storage is driven from one core. Fails as
 //! opening a drive for a bench does.
 
 use blkmq::{Config, Topology};
@@ -12,8 +13,9 @@ use serde_json::{Value, json};
 use storage::Storage;
 use waiting::Strategy;
 
-use crate::below::{find_or_make, layer};
+use crate::below::layer;
 use crate::ours::{ended, put_away};
+use crate::there::There;
 use crate::{guarded, in_few_words, in_memory};
 use blkmq::driver::any::Any;
 use drive::error::Error;
@@ -290,11 +292,11 @@ fn on_storage<T>(
     if args.writes && spec.read_only {
         return Err(Error::Usage("read_only=yes takes no writes, and this writes".into()));
     }
-    let is_new = find_or_make(spec, args.writes && !args.destroy)?;
+    let there = There::find_or_make(spec, args.writes && !args.destroy)?;
     let opened = Storage::open(&spec.path, spec.options(1, args.writes))?;
     let shape = blkmq::Driver::shape(&opened);
     let about = About {
-        is_new,
+        is_new: there.is_new,
         is_cached: !spec.direct,
         is_in_memory: opened.is_in_memory(),
         sizes: (opened.unit().max(SECTOR_BYTES), shape.max_bytes),
@@ -310,5 +312,7 @@ fn on_storage<T>(
     };
     let slots = args.depth.max(runner::DEPTH as usize);
     let mut driver = Clocked::new(first, Clock::start(), slots, ways);
-    test(&mut Stand { under: Under::Other(&mut driver), shape, about }, watch)
+    let result = test(&mut Stand { under: Under::Other(&mut driver), shape, about }, watch)?;
+    there.keep();
+    Ok(result)
 }

@@ -2,6 +2,8 @@
 //!
 //! Nothing here fails.
 
+use std::ops::Range;
+
 use load::tally::Tally;
 use measure::{Histogram, histogram};
 
@@ -22,6 +24,18 @@ fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
 /// Why those of a file mean nothing that lies in memory.
 pub const IN_MEMORY: &str = "the file lies in memory (tmpfs or ramfs), and no drive is behind it: take a \
                              file on a drive";
+
+/// Why those of reads of a range of a file do not, where much of it was never written, or was
+/// trimmed.
+pub fn reads_holes(path: &str, range: Range<u64>) -> Option<String> {
+    let part = storage::holes(path, range);
+    (part > 0).then(|| {
+        format!(
+            "{part} % of what is read of the file are holes, never written or trimmed, and are read \
+             in no time: --precondition seq --destroy writes all of it"
+        )
+    })
+}
 
 /// What is to be known where requests were left inside.
 pub(crate) fn left_inside(left: u64) -> Option<String> {

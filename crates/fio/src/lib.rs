@@ -125,14 +125,19 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
         return Err(Error::Usage(text.into()));
     }
     let writes = jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq);
-    // A file that is made now is filled before it is read.
-    let is_made = matches!(&drive, DriveSpec::Storage(spec) if spec.find()? == Found::Nothing);
+    // A file that is made now, or on which nothing is, is filled before it is read.
+    let is_filled = match &drive {
+        DriveSpec::Storage(spec) if !spec.read_only => {
+            matches!(spec.find()?, Found::Nothing | Found::Hollow(_))
+        }
+        _ => false,
+    };
     let output = args.output.as_ref().map(|path| open(path, &files, &drive)).transpose()?;
     let how = How {
         stand: StandArgs {
             drive,
             seed: jobs.first().map_or(1, |job| job.seed),
-            writes: writes || is_made,
+            writes: writes || is_filled,
             destroy: args.destroy,
             clock: args.clock,
             depth: jobs.iter().map(slots).sum::<u64>().min(1 << 16) as usize,

@@ -5,7 +5,7 @@
 //! is new and read is written twice over before. Fails as a bench does.
 
 use bench::stand::{About, Stand, StandArgs, on_a_stand};
-use bench::IN_MEMORY;
+use bench::{IN_MEMORY, reads_holes};
 use drive::error::Error;
 use drive::spec::DriveSpec;
 use load::cpu::Mark;
@@ -191,7 +191,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let mut parts = parts.collect::<Result<Vec<Part>, Error>>()?;
         let names: Vec<&str> = tasks.iter().map(|task| &*self.jobs[task.job].name).collect();
         self.watch.phase(&names.join(", "));
-        let void = self.stand.about.is_in_memory.then(|| IN_MEMORY.to_string());
+        let voids: Vec<_> = tasks.iter().zip(&asked).map(|of| self.void(of)).collect();
         let reads_back = self.verifier.is_some() && self.jobs[tasks[0].job].writes();
         let back = reads_back.then(|| (asked[0].pattern, asked[0].seed));
         let (watch, verifier) = (&mut *self.watch, self.verifier.take());
@@ -207,8 +207,8 @@ impl<'s, 'a> Session<'s, 'a> {
         self.verifier = runner.verifier.take();
         let is_alone = tasks.len() == 1;
         let round_ios = tallies.iter().map(|tally| tally.all().count()).sum();
-        let ran = tasks.iter().zip(asked).zip(tallies);
-        let ran = ran.map(|((&task, asked), tally)| Ran {
+        let ran = tasks.iter().zip(asked).zip(tallies).zip(voids);
+        let ran = ran.map(|(((&task, asked), tally), void)| Ran {
             task,
             round,
             tally,
@@ -217,9 +217,21 @@ impl<'s, 'a> Session<'s, 'a> {
             wall,
             round_ios,
             is_alone,
-            void: void.clone(),
+            void,
         });
         Ok(ran.collect())
+    }
+
+    /// Why figures of a clone that is about to run will mean nothing, if they will not: what
+    /// is behind a file is known before.
+    fn void(&self, (task, asked): (&Task, &Asked)) -> Option<String> {
+        let DriveSpec::Storage(spec) = &self.how.stand.drive else { return None };
+        if self.stand.about.is_in_memory {
+            return Some(IN_MEMORY.into());
+        }
+        let Pattern { offset, length, .. } = asked.pattern;
+        let reads = self.jobs[task.job].reads();
+        if reads { reads_holes(&spec.path, offset..offset + length) } else { None }
     }
 }
 

@@ -36,6 +36,7 @@ mod backing;
 mod calls;
 mod error;
 mod gate;
+mod holes;
 mod options;
 mod pool;
 mod queue;
@@ -44,6 +45,7 @@ mod ring;
 mod storage;
 
 pub use error::OpenError;
+pub use holes::holes;
 pub use options::{Engine, MOST_BYTES, MOST_DEPTH, Poll, StorageOptions};
 pub use pool::{Pool, Region};
 pub use queue::StorageQueue;

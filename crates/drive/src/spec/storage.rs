@@ -52,6 +52,8 @@ pub enum Found {
     Nothing,
     /// A file of so many bytes.
     File(u64),
+    /// One of so many bytes of which none was ever written, or all were trimmed.
+    Hollow(u64),
     /// A block device.
     Device,
     /// Something that is no drive.
@@ -112,7 +114,10 @@ impl StorageSpec {
     pub fn find(&self) -> Result<Found, Error> {
         match fs::metadata(&self.path) {
             Ok(there) if there.file_type().is_block_device() => Ok(Found::Device),
-            Ok(there) if there.is_file() => Ok(Found::File(there.len())),
+            Ok(there) if there.is_file() => Ok(match storage::holes(&self.path, 0..there.len()) {
+                100 => Found::Hollow(there.len()),
+                _ => Found::File(there.len()),
+            }),
             Ok(_) => Ok(Found::Other),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
             Err(e) => Err(Error::Usage(format!("{}: {e}", self.path))),

@@ -1,18 +1,118 @@
 //! Files of the host that are measured: those that are no drive are not told as one.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::common::{all, json, run, ssdkit, told};
+
+const MIB: u64 = 1 << 20;
+
+/// A folder on a drive; none where the tests' folder lies in memory, whose files are void.
+fn folder() -> Option<TempDir> {
+    let dir = tempfile::tempdir().unwrap();
+    (!is_in_memory(dir.path())).then_some(dir)
+}
 
 fn is_in_memory(at: &Path) -> bool {
     rustix::fs::statfs(at).is_ok_and(|about| about.f_type as u32 == 0x0102_1994)
 }
 
+/// A file of 64 MiB, of which so many at the front were written.
+fn sparse(at: &Path, written: u64) {
+    let file = File::create(at).unwrap();
+    file.set_len(64 * MIB).unwrap();
+    file.write_all_at(&vec![7; (written * MIB) as usize], 0).unwrap();
+}
+
 fn void(json: &Value) -> &str {
     json["void"].as_str().unwrap_or_default()
+}
+
+/// A file that was left would be one with something on it for the run that is corrected.
+#[test]
+fn a_file_that_is_made_for_a_run_that_is_refused_goes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    fs::write(at.join("a.fio"), "[a]\nfilename=./new\nsize=1m\nrw=randread\nbs=2m\n").unwrap();
+    fs::write(at.join("b.fio"), "[a]\nfilename=./new\nsize=256m\nrw=randread\n").unwrap();
+    let new = "bench file:new,size=64M,direct=no";
+    for line in [
+        format!("{new},depth=99999 --rw randrw"),
+        format!("{new} --rw randrw --range 65M"),
+        format!("{new} --rw randwrite --ios 10 --trace no/dir"),
+        "fio a.fio".into(),
+        // Stopped while it is preconditioned.
+        "bench file:new,size=256M,direct=no --rw randread --max-time 1ms".into(),
+        "fio b.fio --max-time 1ms".into(),
+    ] {
+        let (code, text) = told(&run(at, &line));
+        assert!(code == Some(1) || code == Some(2), "{line}: {text}");
+        assert!(!at.join("new").exists(), "{line}: {text}");
+    }
+    // What was there stays.
+    sparse(&at.join("new"), 0);
+    assert_ne!(told(&run(at, "bench file:new,direct=no --rw randrw --range 65M")).0, Some(0));
+    assert!(at.join("new").exists());
+}
+
+/// Nothing is on it that could be lost.
+#[test]
+fn a_file_of_holes_is_a_new_drive() {
+    let Some(dir) = folder() else { return };
+    let at = dir.path();
+    sparse(&at.join("disk"), 0);
+    let read_only = json(at, "bench ./disk,direct=no,read_only=yes --rw randread --ios 100");
+    assert!(void(&read_only).starts_with("100 % of what is read"), "{read_only}");
+    let read = json(at, "bench ./disk,direct=no --rw randread --ios 100");
+    assert_eq!((void(&read), &read["workload"]["precondition"]), ("", &"seq".into()));
+    assert!(fs::metadata(at.join("disk")).unwrap().blocks() * 512 >= 64 * MIB);
+    // Now something is.
+    let (code, text) = told(&run(at, "bench ./disk,direct=no --rw randwrite --ios 100"));
+    assert!(code == Some(2) && text.contains("add --destroy"), "{text}");
+    for name in ["disk", "other"] {
+        sparse(&at.join(name), 0);
+        let line = format!("bench file:{name},size=64M,direct=no --rw randwrite --ios 100");
+        assert_eq!(json(at, &line)["new_drive"], true);
+    }
+    sparse(&at.join("disk"), 0);
+    fs::write(at.join("a.fio"), "[a]\nfilename=./disk\nrw=randread\nnumber_ios=100\n").unwrap();
+    let fio = &json(at, "fio a.fio")["ssdkit"];
+    assert_eq!((&fio["preconditioned"], &fio["void"]), (&true.into(), &Value::Array(vec![])));
+}
+
+#[test]
+fn reads_of_holes_are_void() {
+    let Some(dir) = folder() else { return };
+    let at = dir.path();
+    sparse(&at.join("disk"), 16);
+    let bench = |rest: &str| json(at, &format!("bench ./disk,direct=no {rest} --ios 100"));
+    let read = bench("--rw randread");
+    assert!(void(&read).starts_with("75 % of what is read"), "{read}");
+    assert!(void(&read).contains("--precondition seq --destroy"), "{read}");
+    assert_eq!(read["workload"]["precondition"], "none");
+    assert_eq!(void(&bench("--rw randread --range 16M")), "");
+    assert!(void(&bench("--rw randread --range 15M+2M")).starts_with("50 %"));
+    assert_eq!(void(&bench("--rw randwrite --destroy --range 16M")), "");
+    let (text, _, _) = all(at, "bench ./disk,direct=no --rw randread --ios 100");
+    assert!(text.lines().next().is_some_and(|line| line.contains("holes")), "{text}");
+    // A job that reads what one before it wrote does not.
+    let job = "direct=0\nfilename=./disk\nsize=1m\noffset=32m\nbs=64k\n";
+    let text =
+        format!("[a]\n{job}rw=read\n[b]\n{job}rw=write\nstonewall\n[c]\n{job}rw=read\nstonewall\n");
+    fs::write(at.join("a.fio"), text).unwrap();
+    let fio = &json(at, "fio a.fio --destroy")["ssdkit"];
+    let voids = fio["void"].as_array().unwrap();
+    assert!(voids.len() == 1 && voids[0]["jobname"] == "a", "{fio}");
+    assert!(voids[0]["why"].as_str().unwrap().starts_with("100 % of what is read"), "{fio}");
+    // Preconditioned it has none, until it is trimmed.
+    assert_eq!(void(&bench("--rw randread --precondition seq --destroy")), "");
+    assert_eq!(void(&bench("--rw randread")), "");
+    json(at, "bench ./disk,direct=no --rw trim --bs 1M --ios 16 --destroy");
+    assert!(void(&bench("--rw randread")).contains("holes"));
 }
 
 /// Of one in memory nothing is told, past the page cache or not.
