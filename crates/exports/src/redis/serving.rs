@@ -319,14 +319,20 @@ impl<'a> Serving<'a> {
     /// Lets the store and its drive go on. While all who are there wait for the flush, that may
     /// be made on this thread, if the last one was short.
     fn poll(&mut self) {
-        let there = self.clients.len() - self.free.len();
+        // At the end there are none, and all seats are free.
+        let there = self.clients.len().saturating_sub(self.free.len());
         let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
         let is_idle = self.database.tokens().is_flushing()
             && self.holding.len() == there
             && self.flush_took < SHORT
             && !is_busy;
         self.sleeper.set_idle(is_idle);
-        self.database.poll(self.sleeper.clock().now());
+        let begin = self.sleeper.clock().now();
+        self.database.poll(begin);
+        if is_idle {
+            // A sync that it made is no work.
+            self.slept += self.sleeper.clock().now().since(begin);
+        }
     }
 
     fn flush(&mut self) {
