@@ -225,16 +225,18 @@ impl<'a> Serving<'a> {
     }
 
     /// Waits for what sockets and bells tell, at most so long. What epoll itself is told to wait
-    /// is whole milliseconds, a hundred times what a drive may take.
+    /// is whole milliseconds, a hundred times what a drive may take. Mostly something has come
+    /// while there was work, and then that is one call.
     fn wait(&mut self, left: Option<Duration>) -> Result<usize, Errno> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
-            let left =
-                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            poll(&mut [PollFd::new(&self.wakes, PollFlags::IN)], Some(&left))?;
-        }
-        let left = left.map(|_| &at_once);
-        epoll::wait(&self.wakes, spare_capacity(&mut self.events), left)
+        let told = left.map(|_| &at_once);
+        let found = epoll::wait(&self.wakes, spare_capacity(&mut self.events), told)?;
+        let Some(left) = left.filter(|left| found == 0 && !left.is_zero()) else {
+            return Ok(found);
+        };
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&self.wakes, PollFlags::IN)], Some(&left))?;
+        epoll::wait(&self.wakes, spare_capacity(&mut self.events), told)
     }
 
     /// How long to sleep until there is something to do anyway.
