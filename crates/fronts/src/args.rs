@@ -202,7 +202,9 @@ fn no_drive_file(spec: &StorageSpec) -> Error {
     let what = match spec.find() {
         Ok(Found::Nothing) => "there is no such file",
         Ok(Found::File(0)) => "the file is empty, and so no drive file",
-        Ok(Found::File(_)) => "this is no drive file: it does not begin with `ssdkitDF`",
+        Ok(Found::File(_) | Found::Hollow(_)) => {
+            "this is no drive file: it does not begin with `ssdkitDF`"
+        }
         Ok(Found::Device | Found::Other) => "this is no regular file, as a drive file is",
         Err(e) => return e,
     };
