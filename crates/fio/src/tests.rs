@@ -220,6 +220,7 @@ fn what_went_wrong_is_an_error_of_its_job() {
             round_ios: 0,
             is_alone: true,
             depth: None,
+            known_void: None,
         }
     };
     for (wrong, failed, error) in

@@ -57,7 +57,7 @@ pub struct Told<'a> {
     /// a rate nor those that pause do.
     pub depth: Option<u32>,
     /// Why its figures mean nothing, whatever was measured, if they do not.
-    known_void: Option<String>,
+    pub known_void: Option<String>,
 }
 
 impl<'a> Told<'a> {
