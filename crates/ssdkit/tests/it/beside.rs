@@ -17,7 +17,7 @@ const CREATE: &str = "create a.ssd --profile ref --size 64M pages=16 groups=2 un
 const KEYS: &[&str] = &["--redis", "./keys.sock"];
 
 /// What is answered to commands, a line each.
-pub fn redis(at: &Path, commands: &str) -> String {
+fn redis(at: &Path, commands: &str) -> String {
     let mut sock = UnixStream::connect(at.join("keys.sock")).unwrap();
     sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     for command in commands.lines().chain(["QUIT"]) {
