@@ -144,8 +144,8 @@ fn what_contradicts_is_refused() {
         ("mem:znand --value 70k", "at most 65024 bytes"),
         ("mem:znand --value 8", "16 bytes to 64 MiB"),
         ("mem:znand,size=1M,pages=64", "pages are in use"),
-        ("mem:znand,target=pblk/kv", "no several targets"),
-        ("mem:znand,targets=2", "no several targets"),
+        ("mem:znand,size=64M,target=pblk/kv", "no several targets"),
+        ("mem:znand,size=64M,targets=2", "no several targets"),
         ("mem:znand,streams=2", "no streams"),
         ("mem:znand,shards=2", "target=pblk with --pages log"),
     ] {
