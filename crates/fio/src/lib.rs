@@ -230,14 +230,9 @@ fn open<'a>(
     files: &[PathBuf],
     drive: &DriveSpec,
 ) -> Result<(&'a Path, File), Error> {
-    let own = match drive {
-        DriveSpec::Storage(spec) => Some(Path::new(&spec.path)),
-        DriveSpec::File(spec) => Some(Path::new(&spec.path)),
-        _ => None,
-    };
     let place = |path: &Path| path.metadata().ok().map(|data| (data.dev(), data.ino()));
     let is = |other: &Path| other == path || place(path).is_some_and(|at| place(other) == Some(at));
-    if files.iter().map(|file| &**file).chain(own).any(is) {
+    if files.iter().any(|file| is(file)) || drive.is_file(path) {
         let what = "it is a job file, one that is included, or the drive of this run: name another \
                     file";
         return Err(Error::Usage(format!("--output {}: {what}", path.display())));
