@@ -189,6 +189,8 @@ ftl::cookies! {
     /// What a completion of the drive belongs to.
     #[derive(Clone, Copy, Debug)]
     enum Cookie {
+        /// A read of one block that needs no decision: request, chunk.
+        One(request: u32 = 16, chunk: usize = 42),
         /// A part of a read: request, chunk, whether it has a weight.
         Read(request: u32 = 16, chunk: usize = 42, weight: u32 = 2),
         /// A row's program.

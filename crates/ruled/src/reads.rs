@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::Ppa;
-use port::{Status, Time};
+use port::{BlockDone, BlockOp, Buffer, Status, Time};
 use rules::Entry;
 
 use crate::waits::Wait;
@@ -60,6 +60,48 @@ impl<D: OpenChannel> Ruled<D> {
         Outcome::Done
     }
 
+    /// The map that serves all of these blocks, where that needs no decision.
+    #[inline]
+    pub(crate) fn serves(&mut self, blocks: Range<u64>) -> Option<u16> {
+        self.look();
+        let application = self.application_of(blocks.start);
+        self.rules.rules().serves(application, blocks.start, blocks.end)
+    }
+
+    /// Reads one block that a map serves, without a decision: one command and nothing else.
+    #[inline]
+    pub(crate) fn read_one(&mut self, now: Time, id: u64, entry: Entry, mut buffer: Buffer) {
+        self.idle.since = now;
+        let at = self.rules.state().address(entry).map(|at| Ppa(at.place()));
+        let unit = at.map_or(0, |ppa| self.unit_of(ppa));
+        let is_near = !self.space.units[unit].rows.is_empty();
+        match at {
+            None => buffer.bytes_mut().fill(0),
+            Some(ppa) => match is_near.then(|| self.buffered(unit, ppa)).flatten() {
+                Some(bytes) => buffer.bytes_mut().copy_from_slice(bytes),
+                None => {
+                    let chunk = self.geometry.chunk_index(ppa);
+                    self.blocks.readers[chunk] += 1;
+                    let slot = self.requests.take_as_is();
+                    self.requests[slot].id = id;
+                    let cookie = Cookie::One(slot, chunk);
+                    return self.command(cookie, VectorOp::Read, Content::Data, (ppa, 1), buffer);
+                }
+            },
+        }
+        self.ready.put(|| read(id, Status::SUCCESS, now, buffer));
+    }
+
+    /// A read of one block has ended.
+    #[inline]
+    pub(crate) fn one_done(&mut self, now: Time, slot: u32, chunk: usize, done: VectorDone) {
+        self.blocks.readers[chunk] -= 1;
+        let id = self.requests[slot].id;
+        self.requests.give(slot);
+        let status = if ftl::is_read(done.status) { Status::SUCCESS } else { done.status };
+        self.ready.put(|| read(id, status, now, done.buffer));
+    }
+
     /// Reads blocks that one map serves, without a decision.
     pub(crate) fn read_all(&mut self, now: Time, slot: u32, map: u16, blocks: Range<u64>) {
         let mut run = None;
@@ -104,4 +146,10 @@ impl<D: OpenChannel> Ruled<D> {
         let status = if ftl::is_read(done.status) { Status::SUCCESS } else { done.status };
         self.part_done(now, slot, status);
     }
+}
+
+/// A read that has ended.
+#[inline]
+fn read(id: u64, status: Status, at: Time, buffer: Buffer) -> BlockDone {
+    BlockDone { id, op: BlockOp::Read, status, at, buffer }
 }

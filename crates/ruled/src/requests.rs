@@ -5,7 +5,7 @@ use std::ops::Range;
 use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Time};
-use rules::Request as Asked;
+use rules::{Entry, Request as Asked};
 
 use crate::work::Work;
 use crate::{Cookie, DEPTH, Ruled};
@@ -13,7 +13,7 @@ use crate::{Cookie, DEPTH, Ruled};
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Request {
-    id: u64,
+    pub id: u64,
     pub op: BlockOp,
     pub status: Status,
     /// Its blocks.
@@ -78,22 +78,22 @@ impl<D: OpenChannel> Ruled<D> {
         if !status.is_ok() {
             return self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
         }
-        let buffer = Pieces::new(buffer);
         let (first, count) = (offset / BLOCK_BYTES, len / BLOCK_BYTES);
+        // A flush is decided once.
+        let end = first + if op == BlockOp::Flush { 1 } else { count };
+        let served = if op == BlockOp::Read { self.serves(first..end) } else { None };
+        if let Some(map) = served.filter(|_| count == 1) {
+            return self.read_one(now, id, Entry { map, key: first }, buffer);
+        }
         let blocks = first..first + count;
         if changes {
             self.remotes.keep_no_more(|fill| blocks.contains(&fill.lba));
         }
+        let buffer = Pieces::new(buffer);
         let request = Request { id, op, status, blocks, buffer, parts: 1, ..Request::default() };
         let slot = self.requests.take(request);
-        // A flush is decided once.
-        let end = first + if op == BlockOp::Flush { 1 } else { count };
-        if op == BlockOp::Read {
-            self.look();
-            let application = self.application_of(first);
-            if let Some(map) = self.rules.rules().serves(application, first, end) {
-                return self.read_all(now, slot, map, first..end);
-            }
+        if let Some(map) = served {
+            return self.read_all(now, slot, map, first..end);
         }
         let asked = Asked {
             op: op.into(),

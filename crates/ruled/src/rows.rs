@@ -244,6 +244,7 @@ impl<D: OpenChannel> Ruled<D> {
     }
 
     /// Puts a command into the ring to the drive.
+    #[inline]
     pub(crate) fn command(
         &mut self,
         cookie: Cookie,
@@ -326,6 +327,7 @@ impl<D: OpenChannel> Ruled<D> {
     }
 
     /// The unit of a physical block, as rules number it.
+    #[inline]
     pub(crate) fn unit_of(&self, ppa: Ppa) -> usize {
         self.space.unit_of_pu[self.geometry.pu_index(ppa)].into()
     }

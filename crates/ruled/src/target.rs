@@ -39,6 +39,7 @@ impl<D: OpenChannel> Ruled<D> {
     fn handle_all(&mut self, to: Time) {
         while let Some(done) = self.device_done.pop() {
             match Cookie::unpack(done.cookie) {
+                Cookie::One(slot, chunk) => self.one_done(to, slot, chunk, done),
                 Cookie::Read(slot, chunk, weighed) => {
                     self.read_done(to, slot, (chunk, weighed != 0), done);
                 }
