@@ -294,7 +294,7 @@ impl Seen for Link<BoxedBatch> {
         let mut live = Live::default();
         let [reads, writes, flushes, ..] = &mut live.works;
         (reads.requests, reads.failures) = (done.reads, done.failed_reads);
-        reads.bytes = (done.reads - done.failed_reads) * BLOCK_BYTES;
+        reads.bytes = (done.reads - done.failed_reads - done.empty_reads) * BLOCK_BYTES;
         writes.requests = done.batches + done.failed_batches;
         (writes.failures, writes.bytes) = (done.failed_batches, done.user * BLOCK_BYTES);
         flushes.requests = done.flushes;

@@ -17,14 +17,19 @@ use crate::spec::DriveConfig;
 use crate::whole::{self, Cut, Drive, Ended};
 
 /// What whoever makes or opens a drive, or a target, of rules is to know of it: blocks that its
-/// set gives to nobody.
+/// set gives to nobody, flushes that it refuses.
 pub fn warning(config: &DriveConfig) -> Option<String> {
     let rules = config.rules.as_ref().filter(|_| config.control.is_none())?;
-    let (from, to) = ruled::nobodys(rules, config.size)?;
-    let (name, last, set) = (&config.name, to - 1, &rules.set().name.text);
-    Some(format!(
-        "{name}: blocks {from} to {last} are no application's of the set {set}, and are refused"
-    ))
+    let set = &rules.set().name.text;
+    let blocks = ruled::nobodys(rules, config.size).map(|(from, to)| {
+        let last = to - 1;
+        format!("blocks {from} to {last} are no application's of the set {set}, and are refused")
+    });
+    let flushes = ruled::refuses_flushes(rules).then(|| {
+        format!("the set {set} refuses flushes: who asks for one gets an error; a rule `when op == flush then pass` lets them through")
+    });
+    let all: Vec<String> = blocks.into_iter().chain(flushes).collect();
+    (!all.is_empty()).then(|| format!("{}: {}", config.name, all.join("; ")))
 }
 
 /// Tells it.

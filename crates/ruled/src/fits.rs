@@ -1,9 +1,12 @@
-//! Whether what a set gives its applications has room on the drive, and which blocks it gives to
-//! nobody.
+//! Whether what a set gives its applications has room on the drive, and what it leaves out:
+//! blocks, flushes.
 
 use device::OpenChannel;
 use port::BLOCK_BYTES;
-use rules::Checked;
+use rules::check::Case;
+use rules::request::Field;
+use rules::syntax::{ActionKind, Rule};
+use rules::{Checked, Op};
 
 use crate::{RESERVE, Ruled, RuledError};
 
@@ -50,6 +53,17 @@ pub fn nobodys(rules: &Checked, bytes: u64) -> Option<(u64, u64)> {
     Some((next, blocks))
 }
 
+/// Whether a set has no rule that lets a flush through: each is refused then.
+pub fn refuses_flushes(rules: &Checked) -> bool {
+    let meets = |case: &Case| case.fields[Field::Op as usize].has(Op::Flush as u64);
+    let lets = |rule: &Rule| {
+        let refuses = |kind: &ActionKind| matches!(kind, ActionKind::Refuse | ActionKind::Ask);
+        rule.actions.iter().any(|it| it.kind.is_verdict() && !refuses(&it.kind))
+    };
+    let mut all = rules.set().rules.iter().zip(rules.cases());
+    !all.any(|(rule, cases)| lets(rule) && cases.iter().any(meets))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +89,17 @@ mod tests {
         let late = set("application 0 lba 50..60 units 0..1 application 1 lba 20..40 units 0..1");
         assert_eq!(nobodys(&late, drive), Some((0, 20)));
         assert_eq!(nobodys(&late, 10 * BLOCK_BYTES), Some((0, 10)));
+    }
+
+    #[test]
+    fn flushes_that_no_rule_lets_through() {
+        let refuses = |rule: &str| {
+            let text = format!("set a application 0 lba 0..1K units 0..1 rule r priority 0 {rule}");
+            refuses_flushes(&check(parse(&text).unwrap(), &Budget::default()).unwrap())
+        };
+        assert!(refuses("when op == write then pass"));
+        assert!(refuses("when op == flush then refuse"));
+        assert!(!refuses("when op == flush then pass"));
+        assert!(!refuses("when op != read then drop"));
     }
 }

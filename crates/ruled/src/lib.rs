@@ -53,7 +53,7 @@ use thiserror::Error;
 use collect::Collection;
 use control::Asking;
 pub use control::{ControlPlane, Misses};
-pub use fits::nobodys;
+pub use fits::{nobodys, refuses_flushes};
 pub use install::SetInstaller;
 use install::Suits;
 use migrate::{MIGRATIONS, Migration};

@@ -19,6 +19,8 @@ pub struct BatchCounters {
     pub reads: u64,
     /// Those of them that failed.
     pub failed_reads: u64,
+    /// Those of them whose page was never written, or given up.
+    pub empty_reads: u64,
     /// Flushes completed.
     pub flushes: u64,
     /// Blocks programmed to fill rows of pages.

@@ -194,7 +194,9 @@ impl<D: OpenChannel> Batch<D> {
         let done = BatchDone { id: read.id, op: BatchOp::Read, status, at: now, buffer };
         self.reads.give(id);
         self.counters.reads += 1;
-        self.counters.failed_reads += u64::from(!status.is_ok());
+        let is_empty = status == Status::UNWRITTEN;
+        self.counters.empty_reads += u64::from(is_empty);
+        self.counters.failed_reads += u64::from(!status.is_ok() && !is_empty);
         self.ready.put(|| done);
     }
 

@@ -34,7 +34,11 @@ fn bad_requests_are_refused_and_change_nothing() {
     let read = |run: &mut Run, lpid, bytes| run.ask(BatchOp::Read, lpid, empty(bytes));
     assert_eq!(read(&mut run, pages, 8).status, Status::LBA_OUT_OF_RANGE);
     assert_eq!(read(&mut run, 3, 9).status, Status::INVALID_FIELD);
+    let before = run.target.counters();
     assert_eq!(read(&mut run, 5, 8).status, Status::UNWRITTEN);
+    let after = run.target.counters();
+    assert_eq!(after.empty_reads, before.empty_reads + 1, "that is an answer");
+    assert_eq!(after.failed_reads, before.failed_reads, "and no failure");
     assert_eq!(run.ask(BatchOp::Flush, 0, empty(8)).status, Status::INVALID_FIELD);
     assert_eq!((run.value(&mut world, 3), run.value(&mut world, 4)), (1, 2));
     world.power_off(run);
