@@ -51,6 +51,8 @@ pub struct Client {
     /// whether it ever did.
     pub heard: Instant,
     pub has_spoken: bool,
+    /// It is counted among those who have been silent.
+    pub is_silent: bool,
     /// The command under way ends soon with an error.
     pub is_refused: bool,
     /// Memory that it is known to have, in bytes, and what of this comes back
@@ -80,6 +82,7 @@ impl Client {
             is_holding: false,
             heard: now,
             has_spoken: false,
+            is_silent: false,
             is_refused: false,
             counted: 0,
             ending: 0,

@@ -85,9 +85,9 @@ impl Replies {
         }
     }
 
-    /// Whether replies wait for a flush.
-    pub fn is_held(&self) -> bool {
-        !self.held.is_empty()
+    /// What the first reply waits for that waits for a flush.
+    pub fn waits_for(&self) -> Option<Token> {
+        self.held.first()
     }
 
     /// Whether one waited that must not be seen: there is nothing to say any more.

@@ -21,6 +21,8 @@ const GUESTS: usize = 16;
 const FEW_GUESTS: usize = 4;
 /// How long nobody is taken when there is no descriptor for anybody.
 const DEAF: Duration = Duration::from_millis(100);
+/// Who has said nothing for so long is not expected to say something at once.
+const SILENT: Duration = Duration::from_secs(1);
 
 impl Serving<'_> {
     /// Takes clients.
@@ -88,6 +90,22 @@ impl Serving<'_> {
         true
     }
 
+    /// Counts now and then who has said nothing for a while, and waits for nothing.
+    pub(super) fn count_silent(&mut self) {
+        if self.now.saturating_duration_since(self.silent_at) < SILENT {
+            return;
+        }
+        self.silent_at = self.now;
+        let is_silent = |c: &Client| {
+            !(c.is_busy || c.is_holding) && self.now.saturating_duration_since(c.heard) >= SILENT
+        };
+        self.silent = 0;
+        for client in self.clients.iter_mut().flatten() {
+            client.is_silent = is_silent(client);
+            self.silent += usize::from(client.is_silent);
+        }
+    }
+
     /// Looks away from newcomers for a while.
     fn listen_not(&mut self) {
         self.deaf_until = Some(self.now + DEAF);
@@ -114,6 +132,12 @@ impl Serving<'_> {
         if let Some(client) = self.clients[who as usize].take() {
             self.memory -= client.counted;
             self.ending -= client.ending;
+            self.silent -= usize::from(client.is_silent);
+            if client.is_holding {
+                // It is turned away: others are not to wait for it.
+                self.holding.retain(|&other| other != who);
+                self.flushing.retain(|&other| other != who);
+            }
             self.database.leave(who);
             let Client { input, replies, .. } = client;
             self.database.trash.put(input);

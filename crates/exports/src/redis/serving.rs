@@ -51,6 +51,8 @@ const FREED_PRESSED: u64 = 16 << 20;
 const GRACE: Duration = Duration::from_secs(5);
 /// The longest that a flush waits for those whom the last one answered, in ns.
 const GATHER: u64 = 1_000_000;
+/// After so many turns it is looked whether a flush has ended, where half of all wait for the next.
+const LOOK: usize = 4;
 /// A flush of less than this, in ns, may hold up who comes meanwhile.
 const SHORT: u64 = 2_000_000;
 /// How often [`Sync::EverySecond`] flushes, in ns.
@@ -76,21 +78,27 @@ pub(super) struct Serving<'a> {
     /// Who has something to do: news, or more than it had time for.
     fresh: VecDeque<u32>,
     later: VecDeque<u32>,
-    /// Who has replies that wait for a flush.
-    holding: Vec<u32>,
+    /// Who has replies that wait for the next flush, and whose first wait for that under way.
+    /// Nobody is in both; and room for the next of these lists.
+    pub(super) holding: Vec<u32>,
+    pub(super) flushing: Vec<u32>,
+    waited: Vec<u32>,
     /// When the last flush began, and how long the one before it took, in ns.
     flush_at: Time,
     flush_took: u64,
-    /// How long this thread has slept since, and for how long it had been at work before it,
-    /// since the flush before, in ns.
-    slept: u64,
-    worked: u64,
-    /// How many the next one waits for, and until when. Where a flush takes longer than the
-    /// commands of all, it waits for as many as waited for the last: else two halves of them
-    /// would take turns, each with flushes of its own. Where it is shorter they do: the commands
-    /// of one half are executed while the flush of the other is under way.
+    /// When a flush ended last and its replies were sent, when the last came since then that
+    /// waits for the next, and how long each took, in ns: the server, the system and the client.
+    answered_at: Time,
+    held_at: Time,
+    each_took: u64,
+    /// How many the next flush waits for, and until when. Where a flush takes longer than the
+    /// commands of all, it waits for all who waited: else two halves of them would take turns,
+    /// each with flushes of its own. Where it is shorter they do: the commands of one half come
+    /// and are executed while the flush of the other is under way. So it begins when half of them
+    /// wait, though others have something to say: those would else be in it, and all in one.
     gather: usize,
     gather_until: Time,
+    half: usize,
     failed: Option<TreeError>,
     pub(super) report: Report,
     pub(super) start: Instant,
@@ -99,6 +107,9 @@ pub(super) struct Serving<'a> {
     /// Memory of all clients, in bytes, and of those of them that end.
     pub(super) memory: u64,
     pub(super) ending: u64,
+    /// Who has been silent for a while, and when that was counted.
+    pub(super) silent: usize,
+    pub(super) silent_at: Instant,
     /// What was warned of.
     pub(super) has_warned: [bool; 3],
 }
@@ -133,18 +144,24 @@ impl<'a> Serving<'a> {
             fresh: VecDeque::new(),
             later: VecDeque::new(),
             holding: Vec::new(),
+            flushing: Vec::new(),
+            waited: Vec::new(),
             flush_at: Time::ZERO,
             flush_took: u64::MAX,
-            slept: 0,
-            worked: 0,
+            answered_at: Time::ZERO,
+            held_at: Time::ZERO,
+            each_took: 0,
             gather: 0,
             gather_until: Time::ZERO,
+            half: usize::MAX,
             failed: None,
             report: Report::default(),
             start: now,
             now,
             memory: 0,
             ending: 0,
+            silent: 0,
+            silent_at: now,
             has_warned: [false; 3],
         })
     }
@@ -214,9 +231,7 @@ impl<'a> Serving<'a> {
         self.events.clear();
         self.sleeper.bell().arm();
         let left = self.time_left(until);
-        let begin = self.sleeper.clock().now();
         let woken = self.wait(left);
-        self.slept += self.sleeper.clock().now().since(begin);
         self.sleeper.bell().disarm();
         match woken {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -272,6 +287,7 @@ impl<'a> Serving<'a> {
     fn step(&mut self) {
         self.now = Instant::now();
         self.listen_again();
+        self.count_silent();
         for i in 0..self.events.len() {
             let event = self.events[i];
             match event.data.u64() {
@@ -281,7 +297,11 @@ impl<'a> Serving<'a> {
                 who => self.hear(who as u32, event.flags),
             }
         }
+        let held = self.holding.len();
         self.give_turns();
+        if self.holding.len() > held {
+            self.held_at = self.sleeper.clock().now();
+        }
         if self.flush_due().is_some_and(|at| at <= self.sleeper.clock().now()) {
             self.flush();
         }
@@ -304,6 +324,9 @@ impl<'a> Serving<'a> {
         for _ in 0..self.fresh.len() {
             let Some(who) = self.fresh.pop_front() else { break };
             self.turn(who, FIRST);
+            if self.holding.len() >= self.half {
+                self.flush_half();
+            }
             if self.now.elapsed() > FRESH {
                 break;
             }
@@ -318,29 +341,40 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Lets the store and its drive go on. While all who are there wait for the flush, that may
-    /// be made on this thread, if the last one was short.
+    /// Lets the store and its drive go on. While all who are there wait for the flush, but for
+    /// those who have been silent, that may be made on this thread, if the last one was short.
     fn poll(&mut self) {
         // At the end there are none, and all seats are free.
-        let there = self.clients.len().saturating_sub(self.free.len());
+        let there = self.clients.len().saturating_sub(self.free.len() + self.silent);
         let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
         let is_idle = self.database.tokens().is_flushing()
-            && self.holding.len() == there
+            && self.holding.len() + self.flushing.len() == there
             && self.flush_took < SHORT
             && !is_busy;
         self.sleeper.set_idle(is_idle);
-        let begin = self.sleeper.clock().now();
-        self.database.poll(begin);
-        if is_idle {
-            // A sync that it made is no work.
-            self.slept += self.sleeper.clock().now().since(begin);
+        self.database.poll(self.sleeper.clock().now());
+    }
+
+    /// Begins a flush for the half that waits, while the other has its turns; where one is under
+    /// way, looks now and then whether that has ended.
+    fn flush_half(&mut self) {
+        self.held_at = self.sleeper.clock().now();
+        if self.database.tokens().is_flushing() {
+            if self.holding.len().is_multiple_of(LOOK) {
+                self.poll();
+                self.end_flush();
+            }
+        } else if self.flush_due() == Some(Time::ZERO) {
+            self.flush();
+            self.poll();
         }
     }
 
     fn flush(&mut self) {
-        let now = self.sleeper.clock().now();
-        self.worked = now.since(self.flush_at).saturating_sub(self.slept);
-        (self.flush_at, self.slept) = (now, 0);
+        self.flush_at = self.sleeper.clock().now();
+        let took = self.held_at.since(self.answered_at);
+        self.each_took = took / self.holding.len().max(1) as u64;
+        self.flushing.append(&mut self.holding);
         self.database.flush();
         self.report.flushes += 1;
     }
@@ -349,27 +383,34 @@ impl<'a> Serving<'a> {
     /// meanwhile, where somebody waits for that.
     fn end_flush(&mut self) {
         while let Some(result) = self.database.flushed() {
+            let now = self.sleeper.clock().now();
+            self.flush_took = now.since(self.flush_at);
+            let mut waited = std::mem::take(&mut self.waited);
+            waited.append(&mut self.flushing);
             if let Err(error) = result {
                 self.failed.get_or_insert(error);
+                // No other comes.
+                waited.append(&mut self.holding);
             }
-            self.flush_took = self.sleeper.clock().now().since(self.flush_at);
-            let waited = std::mem::take(&mut self.holding);
-            // Of two halves that take turns it was one that was worked for.
-            let all_take = if self.gather == 0 { 2 * self.worked } else { self.worked };
-            self.gather = if self.flush_took < all_take { 0 } else { waited.len() };
+            let all = waited.len() + self.holding.len();
+            let overlaps = self.flush_took < all as u64 * self.each_took;
+            (self.gather, self.half) =
+                if overlaps { (0, all.div_ceil(2)) } else { (all, usize::MAX) };
             if self.gather == 0
                 && self.flush_due().is_some_and(|at| at <= self.sleeper.clock().now())
             {
                 self.flush();
                 self.poll();
             }
-            for who in waited {
+            for who in waited.drain(..) {
                 if let Some(Some(client)) = self.clients.get_mut(who as usize) {
+                    debug_assert!(client.is_holding, "it is listed once");
                     client.is_holding = false;
                     self.finish(who);
                 }
             }
-            // From then on: the last of them has its answer only now.
+            (self.waited, self.answered_at) = (waited, now);
+            // The last of them has its answer only now.
             self.gather_until = self.sleeper.clock().now() + (self.flush_took / 4).min(GATHER);
         }
     }
@@ -456,11 +497,12 @@ impl<'a> Serving<'a> {
             self.database.refuse(who);
         }
         client.tidy();
-        if client.replies.is_held()
+        if let Some(token) = client.replies.waits_for()
             && !client.is_broken
             && !std::mem::replace(&mut client.is_holding, true)
         {
-            self.holding.push(who);
+            let is_soon = self.database.tokens().is_under_way(token);
+            if is_soon { &mut self.flushing } else { &mut self.holding }.push(who);
         }
         if is_more || has_room {
             self.give_turn(who, false);
@@ -477,6 +519,7 @@ impl<'a> Serving<'a> {
         let Some(client) = &mut self.clients[who as usize] else { return 0 };
         let work = COMMAND + client.parser.understood();
         (client.heard, client.has_spoken) = (self.now, true);
+        self.silent -= usize::from(std::mem::take(&mut client.is_silent));
         client.replies.begin();
         let Client { parser, input, start, replies, .. } = client;
         let out = &mut replies.out;

@@ -58,6 +58,11 @@ impl<O> Outputs<O> {
         self.waiting.front().map(|(output, _)| output)
     }
 
+    /// What the output waits for that is next.
+    pub fn first(&self) -> Option<Token> {
+        self.waiting.front().map(|&(_, token)| token)
+    }
+
     /// What the output waits for that was tied last.
     pub fn last(&self) -> Option<Token> {
         self.waiting.back().map(|&(_, token)| token)

@@ -105,6 +105,12 @@ proptest! {
                 prop_assert!(fate != Fate::Failed || write.has_failed);
                 prop_assert!(!(write.is_durable && write.has_failed));
             }
+            for (i, write) in writes.iter().enumerate() {
+                let is_pending = tokens.fate(write.token) == Fate::Pending;
+                let is_in = flushing.is_some_and(|first| i < first);
+                prop_assert!(!is_pending || tokens.is_under_way(write.token) == is_in);
+            }
+            prop_assert_eq!(outputs.first().is_some(), !outputs.is_empty());
             prop_assert_eq!(tokens.newest(), writes.last().map_or(Token::NONE, |w| w.token));
             while let Some(output) = outputs.next(&tokens) {
                 let (number, first) = tied.pop_front().unwrap();

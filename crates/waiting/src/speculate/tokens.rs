@@ -69,6 +69,12 @@ impl Tokens {
         self.is_flushing
     }
 
+    /// Whether the flush under way tells what becomes of a token that is pending.
+    #[inline]
+    pub fn is_under_way(&self, token: Token) -> bool {
+        self.is_flushing && token.0 < self.open
+    }
+
     /// Begins a flush of all that was issued. Gives its token.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 //! many connections; what breaks the protocol; stops.
 
 mod attack;
-mod idle;
+mod flush;
 mod kv;
 mod soak;
 
@@ -41,7 +41,10 @@ impl Served {
         Served::over(options, serve)
     }
 
-    fn over(options: Options, serve: fn(Server, Options, &StopHandle) -> Report) -> Served {
+    fn over(
+        options: Options,
+        serve: impl FnOnce(Server, Options, &StopHandle) -> Report + Send + 'static,
+    ) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("redis.sock");
         let stop = StopHandle::new().unwrap();
