@@ -48,7 +48,12 @@ impl Rope {
 
     /// Memory that it has, in bytes.
     pub fn memory(&self) -> usize {
-        let all: usize = self.pieces.iter().map(Vec::capacity).sum();
+        let all: usize = match self.pieces.front() {
+            None => 0,
+            // Mostly: it is asked with each command.
+            Some(only) if self.pieces.len() == 1 => only.capacity(),
+            Some(_) => self.pieces.iter().map(Vec::capacity).sum(),
+        };
         all + self.pieces.capacity() * size_of::<Vec<u8>>()
     }
 
