@@ -146,10 +146,9 @@ impl Client {
     }
 
     /// Sends what may be sent now, at most [`SEND`] bytes. Gives whether there is
-    /// more that the socket might take. One whose reply must not be seen is broken.
+    /// more that the socket might take. One whose reply must not be seen is told, and broken.
     pub fn send(&mut self, tokens: &Tokens, now: Instant) -> bool {
         let end = self.replies.ready(tokens, self.is_busy);
-        self.is_broken |= self.replies.is_lost();
         let out = &mut self.replies.out;
         let most = end.min(out.begin() + SEND);
         while out.begin() < most && self.writable && !self.is_broken {
@@ -163,7 +162,14 @@ impl Client {
                 Err(_) => self.is_broken = true,
             }
         }
-        out.begin() < end && self.writable && !self.is_broken
+        if self.replies.is_lost() {
+            if let Some(words) = self.replies.last_words().filter(|_| !self.is_broken) {
+                // It may have gone.
+                let _ = send(&self.sock, &words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            }
+            self.is_broken = true;
+        }
+        self.replies.out.begin() < end && self.writable && !self.is_broken
     }
 
     /// Whether the system had no memory for what it sent or is to get, so that it

@@ -127,6 +127,7 @@ impl Local {
             let len = bytes.len();
             replies.out.take(len);
         }
+        to.extend(replies.last_words().into_iter().flatten());
         if replies.is_lost() { Err(Closed) } else { Ok(()) }
     }
 

@@ -1,10 +1,11 @@
 //! The replies of a connection, of which some wait until what they tell of is durable.
 //!
 //! Guarantees: replies go out in the order of their commands, and none before its token is
-//! durable and those of all before it. Where a token fails whose reply waits, nothing more goes
-//! out; a reply that is ready only after its token has failed becomes an error in its place.
+//! durable and those of all before it. Where a token fails whose reply waits, an error goes out in
+//! its place, and then nothing more: nobody knows how many replies behind it are lost with it. A
+//! reply that is ready only after its token has failed becomes an error in its place.
 
-use waiting::speculate::{Fate, Outputs, Token, Tokens};
+use waiting::speculate::{Fate, Lost, Outputs, Token, Tokens};
 
 use super::mutation::{self, Mutation};
 use super::resp;
@@ -26,12 +27,15 @@ pub struct Replies {
     begin: u64,
     /// Where replies begin that wait.
     held: Outputs<u64>,
-    is_lost: bool,
+    /// Where the first begins that must not be seen, and whether that was told.
+    lost: Option<u64>,
+    is_told: bool,
 }
 
 impl Default for Replies {
     fn default() -> Replies {
-        Replies { out: Rope::default(), begin: 0, held: Outputs::new(HELD), is_lost: false }
+        let held = Outputs::new(HELD);
+        Replies { out: Rope::default(), begin: 0, held, lost: None, is_told: false }
     }
 }
 
@@ -71,17 +75,27 @@ impl Replies {
     /// not whole.
     pub fn ready(&mut self, tokens: &Tokens, is_busy: bool) -> u64 {
         self.settle(tokens);
-        if self.is_lost {
-            return self.out.begin();
-        }
         let end = if is_busy { self.begin } else { self.out.end() };
-        self.held.front().map_or(end, |&held| held)
+        self.lost.or(self.held.front().copied()).unwrap_or(end)
+    }
+
+    /// What goes out in the place of the first reply that must not be seen, once, when all before
+    /// it has gone.
+    pub fn last_words(&mut self) -> Option<Vec<u8>> {
+        if self.lost != Some(self.out.begin()) || std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        let mut words = Rope::default();
+        resp::error(&mut words, NOT_DURABLE);
+        Some(words.first(u64::MAX).to_vec())
     }
 
     /// Forgets places whose tokens are known.
     fn settle(&mut self, tokens: &Tokens) {
         while let Some(known) = self.held.next(tokens) {
-            self.is_lost |= known.is_err();
+            if let Err(Lost(place)) = known {
+                self.lost.get_or_insert(place);
+            }
         }
     }
 
@@ -90,9 +104,10 @@ impl Replies {
         self.held.first()
     }
 
-    /// Whether one waited that must not be seen: there is nothing to say any more.
+    /// Whether one waited that must not be seen: there is nothing to say any more but
+    /// [`Self::last_words`].
     pub fn is_lost(&self) -> bool {
-        self.is_lost
+        self.lost.is_some()
     }
 
     /// Memory that they have, in bytes.
