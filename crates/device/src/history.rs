@@ -87,7 +87,19 @@ impl Histories {
 
     /// Adds what occupied a unit between two times, to one who came when it had had so many
     /// turns.
-    pub fn read(&self, unit: u32, from: u32, (since, until): (Time, Time), waits: &mut Waits) {
+    pub fn read(&self, unit: u32, from: u32, span: (Time, Time), waits: &mut Waits) {
+        self.for_each(unit, from, span, |cause, ns| waits[cause.number()] += ns);
+    }
+
+    /// Tells what occupied a unit then, and for how long, part by part.
+    #[inline]
+    pub fn for_each(
+        &self,
+        unit: u32,
+        from: u32,
+        (since, until): (Time, Time),
+        mut told: impl FnMut(Cause, u64),
+    ) {
         let (turns, page) = (self.turns(unit), &self.pages[unit as usize]);
         let mut number = from.wrapping_sub(1);
         while number != turns {
@@ -97,7 +109,7 @@ impl Histories {
             }
             number = number.wrapping_add(1);
             let end = if number == turns { until } else { page[(number % PAGE) as usize].at };
-            waits[cause.number()] += end.min(until).since(at.max(since));
+            told(cause, end.min(until).since(at.max(since)));
         }
     }
 }

@@ -17,6 +17,8 @@ use port::{Part, Story, Time, Whose};
 use crate::history::Histories;
 use crate::units::{Op, OpKind};
 
+/// All that a die may do.
+const WORKS: [Work; 3] = [Work::Read, Work::Program, Work::Erase];
 /// The end of a wait that has not ended.
 const NEVER: Time = Time(u64::MAX);
 
@@ -27,6 +29,13 @@ pub(crate) struct Access {
     pub count: u8,
     pub tags: bool,
     pub inside: bool,
+}
+
+impl Access {
+    #[inline]
+    fn of(op: &Op) -> Access {
+        Access { kind: op.kind, count: op.count, tags: op.tags, inside: op.inside }
+    }
 }
 
 /// An operation's.
@@ -40,7 +49,6 @@ struct Tale {
     /// The history of what it waits for, and from where on it is to be read.
     unit: u32,
     from: u32,
-    access: Access,
     cause: Cause,
     /// It did not come before somebody asked.
     is_known: bool,
@@ -75,6 +83,7 @@ enum How {
 struct Ended {
     tale: Tale,
     at: Time,
+    access: Access,
     how: How,
     /// Where it has more.
     more: More,
@@ -144,27 +153,26 @@ impl Tales {
         is_due
     }
 
-    /// An operation came to a parallel unit, and waits there, or begins.
-    #[inline]
+    /// An operation came to a place, where it waits.
+    pub fn came_to(&mut self, now: Time, at: Place, id: u32, cause: Cause) {
+        let unit = self.of(at);
+        self.note(now, unit, id, cause, NEVER);
+    }
+
+    /// The same where a parallel unit has one history; it waits there, or begins.
+    #[inline(always)]
     #[must_use]
-    pub fn came(
-        &mut self,
-        now: Time,
-        at: Place,
-        (id, op): (u32, &Op),
-        cause: Cause,
-        waits: bool,
-    ) -> bool {
-        let unit = if self.each == 1 { at.0 } else { self.of(at) };
+    pub fn came(&mut self, now: Time, pu: u32, id: u32, cause: Cause, waits: bool) -> bool {
+        self.note(now, pu, id, cause, if waits { NEVER } else { now });
+        !waits && !self.histories.occupies(pu, cause) && self.turn(now, (pu, 0), cause)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, came: Time, unit: u32, id: u32, cause: Cause, until: Time) {
         let from = self.histories.turns(unit);
-        let tale = &mut self.ops[id as usize];
-        (tale.came, tale.until, tale.array) = (now, if waits { NEVER } else { now }, 0);
-        (tale.unit, tale.from, tale.cause) = (unit, from, cause);
-        let access = &mut tale.access;
-        (access.kind, access.count) = (op.kind, op.count);
-        (access.tags, access.inside) = (op.tags, op.inside);
-        (tale.is_known, tale.has_more) = (true, false);
-        !waits && self.turn(now, at, cause)
+        let (array, is_known, has_more) = (0, true, false);
+        let tale = Tale { came, until, array, unit, from, cause, is_known, has_more };
+        self.ops[id as usize] = tale;
     }
 
     /// An operation that waited begins, or goes on.
@@ -273,12 +281,12 @@ impl Tales {
     /// A command ends with this operation; `is_first` where all that ended before were
     /// given, as below.
     #[inline]
-    pub fn ends(&mut self, now: Time, id: u32, is_first: bool) {
+    pub fn ends(&mut self, now: Time, (id, op): (u32, &Op), is_first: bool) {
         let tale = &self.ops[id as usize];
         let ended = next(&mut self.ended, &mut self.last, now, is_first);
         // As a piece: field by field it would take twice as much.
         ended.tale = *tale;
-        (ended.at, ended.how) = (now, How::Op);
+        (ended.at, ended.access, ended.how) = (now, Access::of(op), How::Op);
         if tale.has_more {
             ended.more = self.more[id as usize];
         }
@@ -302,7 +310,7 @@ impl Tales {
         let Some(ended) = self.ended.get(number) else {
             return (number < self.ended.count()).then(Story::default);
         };
-        let Ended { tale, at, how, .. } = ended;
+        let Ended { tale, at, access, how, .. } = ended;
         if !tale.is_known {
             return Some(Story::default());
         }
@@ -312,7 +320,7 @@ impl Tales {
             return Some(story);
         }
         let (waits, retries) = self.waits_of(ended);
-        let [transfer, array] = if *how == How::Op { took(&tale.access) } else { [0; 2] };
+        let [transfer, array] = if *how == How::Op { took(access) } else { [0; 2] };
         let took = [transfer, array.wrapping_add(tale.array), retries];
         Some(Story::of_operation(tale.came, *at, waits, took))
     }
@@ -331,15 +339,27 @@ impl Tales {
 
     /// As [`crate::OpenChannel::waited_behind`].
     pub fn waited_behind(&self, number: u64, whose: [Whose; 2]) -> Option<(u64, [u64; 2])> {
-        let ended = self.ended.get(number).filter(|ended| ended.tale.is_known)?;
-        let (came, ns) = (ended.tale.came, ended.at.since(ended.tale.came));
-        if ended.tale.until == came && !ended.tale.has_more {
-            return Some((ns, [0; 2]));
+        let Ended { tale, more, at, .. } = self.ended.get(number)?;
+        if !tale.is_known {
+            return None;
         }
-        let (waits, _) = self.waits_of(ended);
-        let of = |whose, work| waits[Cause::new(work, whose).number()];
-        let all = |whose| [Work::Read, Work::Program, Work::Erase].map(|work| of(whose, work));
-        Some((ns, whose.map(|whose| all(whose).iter().sum())))
+        // A bit for each cause that is of these.
+        let causes = |whose| WORKS.map(|work| Cause::new(work, whose).number());
+        let masks = whose.map(|whose| causes(whose).iter().fold(0, |mask, n| mask | 1u32 << n));
+        let (mut sums, mut since) = ([0; 2], tale.came);
+        if tale.has_more {
+            sums = whose.map(|whose| causes(whose).iter().map(|&n| more.waits[n]).sum());
+            since = more.since;
+        }
+        if tale.until > since {
+            let span = (since, tale.until);
+            self.histories.for_each(tale.unit, tale.from, span, |cause, ns| {
+                for (sum, mask) in sums.iter_mut().zip(masks) {
+                    *sum += ns * u64::from(mask >> cause.number() & 1);
+                }
+            });
+        }
+        Some((at.since(tale.came), sums))
     }
 }
 

@@ -26,6 +26,7 @@ impl Told {
     /// A command has completed below at `at`, and its completion is above at `arrival`.
     /// `ways` adds both ways to its story, which begins when it arrived below: it is told
     /// when the command came, and what that took of a core.
+    #[inline(always)]
     pub fn hear<P: Port>(
         &mut self,
         slot: usize,
@@ -35,23 +36,40 @@ impl Told {
     ) {
         self.heard += 1;
         let (came, arrived, core) = self.came[slot];
-        if !self.stories.asks(arrival - came, arrival) {
-            return;
+        if self.stories.asks(arrival - came, arrival) {
+            let story = self.of_below(slot, below, (arrived, at));
+            ways(story, came, core);
         }
+    }
+
+    /// The story of the command that the layer below was heard of last, as far as it goes there.
+    #[inline(never)]
+    fn of_below<P: Port>(
+        &mut self,
+        slot: usize,
+        below: &P,
+        (arrived, at): (Time, Time),
+    ) -> &mut Story {
         let (story, below) = (&mut self.up[slot], below.story(self.heard - 1));
         *story = Story::at(arrived);
         match below {
             Some(_) => story.go_on(Part::Queue, below.as_ref(), at),
             None => story.pass(Part::Target, at),
         }
-        ways(story, came, core);
+        story
     }
 
     /// A completion is given.
+    #[inline(always)]
     pub fn give(&mut self, slot: usize, at: Time) {
         let came = self.came[slot].0;
         if !self.stories.pass_over(at - came, at) {
-            *self.stories.tell(came) = self.up[slot];
+            self.give_story(slot);
         }
+    }
+
+    #[inline(never)]
+    fn give_story(&mut self, slot: usize) {
+        *self.stories.tell(self.came[slot].0) = self.up[slot];
     }
 }

@@ -272,7 +272,7 @@ impl Units {
             return None;
         }
         if self.tales.is_some() {
-            self.note_came(now, pu, id, whose);
+            self.note_came(now, pu, id, op.kind.of(whose));
         }
         let unit = &mut self.units[pu];
         if unit.state <= State::Resting {

@@ -152,7 +152,7 @@ impl<M: Medium> Device<M> {
     pub(super) fn tell(&mut self, now: Time, pu: u32, op: &Op) {
         let command = &self.commands[op.cmd];
         if command.left == 1 && command.cmd.op != VectorOp::Copy {
-            self.units.tell(now, pu, self.ready.is_empty());
+            self.units.tell(now, pu, op, self.ready.is_empty());
         }
     }
 

@@ -17,6 +17,7 @@ pub(crate) enum OpKind {
 
 impl OpKind {
     /// What it is to those that wait behind it.
+    #[inline]
     pub(super) fn of(self, whose: Whose) -> Cause {
         let work = match self {
             OpKind::Read => Work::Read,

@@ -149,7 +149,7 @@ impl Units {
         self.ops[id].planes = self.planes_of(&self.ops[id]);
         self.ops[id].sensing = Sensing::Own;
         if self.tales.is_some() {
-            self.note_came(now, home, id, whose);
+            self.note_joined(now, home, id, whose);
         }
         let unit = &mut self.units[home];
         if unit.state == State::Resting {

@@ -34,10 +34,10 @@ impl Units {
     /// The active operation of a parallel unit is done but for the bytes, and its command
     /// with it: as [`Tales::ends`].
     #[inline]
-    pub fn tell(&mut self, now: Time, pu: u32, is_first: bool) {
+    pub fn tell(&mut self, now: Time, pu: u32, op: &Op, is_first: bool) {
         let id = self.units[pu].active;
         if let Some(tales) = &mut self.tales {
-            tales.ends(now, id, is_first);
+            tales.ends(now, (id, op), is_first);
         }
     }
 
@@ -58,16 +58,23 @@ impl Units {
         })
     }
 
-    /// An operation came that has a story.
-    #[inline(never)]
-    pub(super) fn note_came(&mut self, now: Time, pu: u32, id: u32, whose: Whose) {
-        let waits = self.dies.is_some() || self.units[pu].state > State::Resting;
-        let op = &self.ops[id];
-        let (cause, at) = (op.kind.of(whose), (pu >> self.register_bits, op.planes));
+    /// An operation came that has a story, to a die that does one thing at a time.
+    #[inline(always)]
+    pub(super) fn note_came(&mut self, now: Time, pu: u32, id: u32, cause: Cause) {
+        let waits = self.units[pu].state > State::Resting;
         if let Some(tales) = &mut self.tales
-            && tales.came(now, at, (id, op), cause, waits)
+            && tales.came(now, pu, id, cause, waits)
         {
             self.read_histories(now, pu, id);
+        }
+    }
+
+    /// The same to a die that may do several.
+    pub(super) fn note_joined(&mut self, now: Time, home: u32, id: u32, whose: Whose) {
+        let op = &self.ops[id];
+        let at = (home >> self.register_bits, op.planes);
+        if let Some(tales) = &mut self.tales {
+            tales.came_to(now, at, id, op.kind.of(whose));
         }
     }
 

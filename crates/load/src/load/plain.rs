@@ -121,11 +121,18 @@ impl Load {
     #[inline(always)]
     pub fn asks_more(&mut self, now: Time, tally: &mut Tally) -> bool {
         let Some(slowest) = &mut tally.slowest else { return false };
-        let took = |n| now.since(self.slots[self.done.get(n).map_or(0, |of| of.id as usize)].start);
-        let mut all = 0..self.done.len();
-        let asks = !self.queue.is_empty() || all.any(|n| self.wanted.has(took(n), now));
+        let Load { queue, done, slots, wanted, .. } = self;
+        // What began first took longest.
+        let start = match done.len() {
+            1 => done.front().map_or(now, |of| slots[of.id as usize].start),
+            all => {
+                let start = |n| done.get(n).map_or(now, |of| slots[of.id as usize].start);
+                (0..all).map(start).min().unwrap_or(now)
+            }
+        };
+        let asks = !queue.is_empty() || (wanted.has(now.since(start), now) && !done.is_empty());
         if !asks {
-            slowest.pass_over(self.done.len() as u64);
+            slowest.pass_over(done.len() as u64);
         }
         asks
     }

@@ -169,7 +169,7 @@ impl<D: OpenChannel> Pblk<D> {
         (request.left, request.status) = (1, Status::SUCCESS);
         self.send_read(|chunk| Cookie::Read(slot, chunk), ppa, 1, buffer);
         if self.told.is_some() {
-            self.begin_read_story(slot, now);
+            self.begin_story(slot, now);
         }
     }
 
@@ -252,7 +252,7 @@ impl<D: OpenChannel> Pblk<D> {
         (request.left, request.status) = (0, Status::SUCCESS);
         request.stream = stream;
         if self.told.is_some() {
-            self.begin_story(slot, now);
+            self.begin_any_story(slot, now);
         }
         slot
     }

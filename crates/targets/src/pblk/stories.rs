@@ -32,9 +32,7 @@ type Waits = [u64; REASONS.len()];
 #[derive(Clone, Copy, Default)]
 struct Tale {
     came: Time,
-    /// When it was let in.
-    since: Time,
-    /// How the clocks stood then, or when what is told of it so far ended.
+    /// How the clocks stood when it was let in, or when what is told of it so far ended.
     from: Waits,
     /// It waited for its page of the map before it was let in.
     was_parked: bool,
@@ -145,13 +143,12 @@ impl Told {
         self.wanted = wanted;
     }
 
-    /// How the clocks stand.
-    #[inline]
-    fn look(&mut self, now: Time) -> &Waits {
+    /// The clocks stand as they do now.
+    #[inline(always)]
+    fn look(&mut self, now: Time) {
         if now != self.since {
             self.move_on(now);
         }
-        &self.clocks
     }
 
     #[inline(never)]
@@ -196,11 +193,18 @@ impl Told {
         self.ended.tell()
     }
 
+    /// When a request was let in.
+    fn since(&self, slot: u32) -> Time {
+        let tale = &self.tales[slot as usize];
+        if tale.was_parked { self.more[slot as usize].parked.end() } else { tale.came }
+    }
+
     /// What is told of a request so far, or is from now on.
     fn so_far(&mut self, slot: u32) -> &mut Story {
+        let since = self.since(slot);
         let (tale, more) = (&mut self.tales[slot as usize], &mut self.more[slot as usize]);
         if !tale.is_begun {
-            (tale.is_begun, more.so_far) = (true, Story::at(tale.since));
+            (tale.is_begun, more.so_far) = (true, Story::at(since));
         }
         &mut more.so_far
     }
@@ -208,46 +212,33 @@ impl Told {
     /// What a request waited since what is told of it so far.
     #[inline]
     fn waited(&mut self, slot: u32, now: Time) -> Waits {
-        let clocks = *self.look(now);
-        let from = &mut self.tales[slot as usize].from;
-        let waited = std::array::from_fn(|reason| clocks[reason] - from[reason]);
-        *from = clocks;
-        waited
-    }
-
-    /// The story of a request begins that is let in. Gives whether it had waited before.
-    #[inline]
-    fn begin(&mut self, slot: u32, now: Time) -> bool {
-        let tale = &mut self.tales[slot as usize];
-        (tale.came, tale.since) = (now, now);
-        (tale.was_parked, tale.is_begun) = (false, false);
-        self.parked.is_some()
+        self.look(now);
+        let from = &self.tales[slot as usize].from;
+        std::array::from_fn(|reason| self.clocks[reason] - from[reason])
     }
 }
 
 impl<D: OpenChannel> Pblk<D> {
-    /// The story begins of a read that was let in.
-    #[inline(never)]
-    pub(super) fn begin_read_story(&mut self, slot: u32, now: Time) {
-        if let Some(told) = &mut self.told
-            && told.begin(slot, now)
-        {
+    /// The story of a request begins that is let in.
+    #[inline(always)]
+    pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let tale = &mut told.tales[slot as usize];
+        (tale.came, tale.was_parked, tale.is_begun) = (now, false, false);
+        if told.parked.is_some() {
             self.begin_parked(slot);
         }
     }
 
-    /// The same of any request.
+    /// The same of one that may be no read.
     #[inline(never)]
-    pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
+    pub(super) fn begin_any_story(&mut self, slot: u32, now: Time) {
+        self.begin_story(slot, now);
         let Some(told) = &mut self.told else { return };
-        let was_parked = told.begin(slot, now);
         if self.host.requests[slot].op != BlockOp::Read {
-            let from = *told.look(now);
-            told.tales[slot as usize].from = from;
+            told.look(now);
+            told.tales[slot as usize].from = told.clocks;
             told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
-        }
-        if was_parked {
-            self.begin_parked(slot);
         }
     }
 
@@ -291,6 +282,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn wait_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let waits = told.waited(slot, now);
+        told.tales[slot as usize].from = told.clocks;
         wait(told.so_far(slot), &waits);
     }
 
@@ -300,8 +292,8 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn fetch_story(&mut self, slot: u32, now: Time) {
         let below = self.last_below().and_then(|number| self.device.story(number));
         let Some(told) = &mut self.told else { return };
-        let from = *told.look(now);
-        told.tales[slot as usize].from = from;
+        told.look(now);
+        told.tales[slot as usize].from = told.clocks;
         told.so_far(slot).go_on(Part::Partial, below.as_ref(), now);
     }
 
@@ -313,7 +305,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A request ends, which is the last one that did.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         if told.wanted.has(now - told.tales[slot as usize].came, now) {
@@ -326,24 +318,30 @@ impl<D: OpenChannel> Pblk<D> {
     /// Of it a story is asked for. Mostly what it is made of is noted.
     #[inline(never)]
     fn tell_story(&mut self, slot: u32, now: Time) {
-        let below = self.last_below().unwrap_or(u64::MAX);
         let Some(told) = &mut self.told else { return };
+        let Tale { came: start, was_parked, is_begun, .. } = told.tales[slot as usize];
         let Request { op, fua, .. } = self.host.requests[slot];
-        let Tale { since: start, was_parked, is_begun, .. } = told.tales[slot as usize];
-        let is_first = self.host.ready.len() == 1;
-        if was_parked || is_begun || fua || op == BlockOp::Flush {
-            self.tell_whole_story(slot, now);
-        } else if op == BlockOp::Read {
-            let ended = told.next(now, is_first);
-            (ended.start, ended.end, ended.below) = (start, now, below);
-            ended.kind = Kind::Read;
-            told.reads += 1;
-        } else {
-            let waits = told.waited(slot, now);
-            let ended = told.next(now, is_first);
-            (ended.start, ended.end) = (start, now);
-            (ended.kind, ended.waits) = (Kind::Write, waits);
+        if was_parked | is_begun | fua | (op == BlockOp::Flush) {
+            return self.tell_whole_story(slot, now);
         }
+        if op != BlockOp::Read {
+            return self.tell_write(slot, now);
+        }
+        // Where nothing was heard yet it is of none.
+        let below = (told.heard - self.wire.done.len() as u64).wrapping_sub(1);
+        let ended = told.next(now, self.host.ready.len() == 1);
+        (ended.kind, ended.start, ended.end, ended.below) = (Kind::Read, start, now, below);
+        told.reads += 1;
+    }
+
+    /// The same of a write that was in the buffer or not.
+    #[inline(never)]
+    fn tell_write(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let waits = told.waited(slot, now);
+        let start = told.tales[slot as usize].came;
+        let ended = told.next(now, self.host.ready.len() == 1);
+        (ended.kind, ended.start, ended.end, ended.waits) = (Kind::Write, start, now, waits);
     }
 
     /// The same of one of which more is told.
@@ -353,7 +351,8 @@ impl<D: OpenChannel> Pblk<D> {
         let below = self.last_below().and_then(|number| self.device.story(number));
         let Some(told) = &mut self.told else { return };
         let Request { op, fua, .. } = self.host.requests[slot];
-        let Tale { since: start, was_parked, is_begun, .. } = told.tales[slot as usize];
+        let Tale { was_parked, is_begun, .. } = told.tales[slot as usize];
+        let start = told.since(slot);
         let mut story = match is_begun {
             _ if op == BlockOp::Read => Story::around(below.as_ref(), start, Part::Queue, now),
             true => told.more[slot as usize].so_far,
