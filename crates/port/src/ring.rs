@@ -218,12 +218,19 @@ impl<T> Ring<T> {
 
     fn pour_one_by_one(&mut self, to: &mut Ring<T>) -> usize {
         let n = self.len.min(to.room());
-        let left = self.len - n;
-        while self.len > left
-            && let Some(item) = self.pop()
-        {
-            to.put(|| item);
+        for i in 0..n {
+            let (from, at) = (self.at(i), to.at(to.len + i));
+            // SAFETY: both are masked to the length of their items. The first `n` are there and
+            // outside the items below; behind those of `to` there is room for as many, which
+            // join it below. Nothing here panics.
+            unsafe {
+                let item = self.items.get_unchecked(from).assume_init_read();
+                to.items.get_unchecked_mut(at).write(item);
+            }
         }
+        // An empty one begins again at its beginning, which is still in the cache.
+        self.head = if n == self.len { 0 } else { self.at(n) };
+        (self.len, to.len) = (self.len - n, to.len + n);
         n
     }
 
