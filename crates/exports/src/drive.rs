@@ -216,9 +216,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         let inner = &mut *guard;
         let (now, mut changed) = (inner.real.clock().now(), None);
         // All that completes is others'.
-        inner.poll(now, SEATS, &mut Vec::new());
+        inner.poll_for_all(now, SEATS, |_| ());
         inner.real.tend(now, |port, at| changed = Some(f(port, at)));
-        inner.poll(now, SEATS, &mut Vec::new());
+        inner.poll_for_all(now, SEATS, |_| ());
         inner.wake_watch();
         std::mem::swap(&mut inner.wakes, &mut bells);
         drop(guard);
@@ -299,20 +299,42 @@ fn ring(bells: &[Arc<OwnedFd>]) {
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Inner<P> {
     /// Takes all that is due at `now`: completions of `seat` to `out`, others
     /// to their outboxes. Gives how many there were.
-    fn poll(&mut self, now: Time, seat: usize, out: &mut Vec<BlockDone>) -> usize {
+    #[inline]
+    fn poll(&mut self, now: Time, seat: usize, out: &mut Ring<BlockDone>) -> usize {
+        if self.others(seat) {
+            return self.poll_for_all(now, seat, |done| out.put(|| done));
+        }
+        // All that completes is this seat's, and has room there, as it was inside.
+        let before = out.len();
+        self.real.poll(now, out);
+        let found = out.len() - before;
+        if found > 0 {
+            self.left(seat, found);
+        }
+        found
+    }
+
+    /// So many commands of a seat have left the drive.
+    #[inline]
+    fn left(&mut self, seat: usize, count: usize) {
+        let place = &mut self.places[seat];
+        place.inside -= count;
+        self.busy -= usize::from(!place.is_busy());
+    }
+
+    /// The same where more than one seat has commands inside; `mine` is given those of `seat`.
+    fn poll_for_all(&mut self, now: Time, seat: usize, mut mine: impl FnMut(BlockDone)) -> usize {
         let mut found = 0;
         loop {
             self.real.poll(now, &mut self.done);
             let n = self.done.len();
             found += n;
-            for mut done in self.done.drain() {
+            while let Some(done) = self.done.pop() {
                 let to = (done.id >> 32) as usize;
-                done.id &= u64::from(u32::MAX);
+                self.left(to, 1);
                 let place = &mut self.places[to];
-                place.inside -= 1;
-                self.busy -= usize::from(!place.is_busy());
                 if to == seat {
-                    out.push(done);
+                    mine(done);
                 } else if place.taken {
                     place.outbox.push_back(done);
                     wake(place, &mut self.wakes);
@@ -419,15 +441,15 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
     /// One turn: submits a prefix of `cmds`, lets all happen that is due, and
     /// puts this seat's completions at the end of `done`. What stays in
     /// `cmds` was refused; try again after the next wait. A command's number
-    /// is the seat's times 2^32 plus the caller's own, below 2^32, which
-    /// comes back alone.
+    /// is the seat's times 2^32 plus the caller's own, below 2^32.
     ///
     /// # Panics
-    /// When more commands would be inside than the seat was taken for.
+    /// When more commands would be inside than the seat was taken for, or `done` has no
+    /// room for as many.
     pub fn turn(
         &self,
         cmds: &mut Ring<BlockReq>,
-        done: &mut Vec<BlockDone>,
+        done: &mut Ring<BlockDone>,
     ) -> Result<Turn, DriveLost> {
         let me = self.seat;
         let is_heavy = self.is_heavy.get();
@@ -435,6 +457,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
         let mut guard = guard?;
         let inner = &mut *guard;
         let now = inner.real.clock().now();
+        assert!(done.room() >= inner.places[me].limit, "all that completes has room");
         // Events before `now` come before commands that arrive now.
         inner.poll(now, me, done);
         let place = &inner.places[me];
@@ -452,7 +475,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
         }
         inner.set_refused(me, !cmds.is_empty());
         let place = &mut inner.places[me];
-        done.extend(place.outbox.drain(..));
+        place.outbox.drain(..).for_each(|one| done.put(|| one));
         place.asleep = false;
         let inside = place.inside;
         if !place.is_busy() {
@@ -469,7 +492,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
     /// Does one request and waits for it, with nothing else of this seat inside.
     /// Its number is the seat's.
     pub fn ask(&self, req: BlockReq) -> Result<BlockDone, DriveLost> {
-        let (mut cmds, mut done) = (Ring::new(1), Vec::with_capacity(1));
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
         cmds.put(|| BlockReq { id: (self.seat as u64) << 32, ..req });
         loop {
             self.turn(&mut cmds, &mut done)?;

@@ -17,7 +17,7 @@ use channels::handshake::{is_there, wake};
 use channels::linger::linger;
 use channels::wire::{COMPLETION_WORDS, Completion, End, REQUEST_WORDS, Request};
 use channels::{Layout, Region};
-use port::{BlockDone, BlockReq, Port, Ring, Status};
+use port::{BlockDone, BlockReq, Port, Ring};
 use rustix::event::{PollFd, PollFlags};
 use rustix::thread::sched_yield;
 use tags::Stamped;
@@ -63,7 +63,7 @@ pub struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     completions: Stamped<COMPLETION_WORDS>,
     /// Commands that the drive has not taken.
     cmds: Ring<BlockReq>,
-    done: Vec<BlockDone>,
+    done: Ring<BlockDone>,
     /// Set when no more is taken.
     leaving: Option<Ending>,
     /// Turns in a row in which nothing ended.
@@ -78,7 +78,7 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
             requests: Stamped::new(depth),
             completions: Stamped::new(depth),
             cmds: Ring::new(depth as usize),
-            done: Vec::with_capacity(depth as usize),
+            done: Ring::new(depth as usize),
             leaving: None,
             vain: 0,
             parts,
@@ -134,10 +134,16 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
         if self.leaving.is_some() {
             return;
         }
-        let (mut left, mut wrong) = (self.parts.layout.depth, false);
-        while left > 0 && self.parts.slots.has_room() {
-            let words = Stamped::<REQUEST_WORDS>::words(self.parts.layout.depth);
-            let queue = self.parts.region.words(Layout::REQUESTS, words);
+        let Parts { layout, region, slots, seat, .. } = &mut self.parts;
+        let words = Stamped::<REQUEST_WORDS>::words(layout.depth);
+        let queue = region.words(Layout::REQUESTS, words);
+        let fits = |at, len| layout.has(at, len);
+        let data = |at, to: &mut [u8]| region.read(layout.buffers + at as usize, to);
+        let mut wrong = false;
+        for _ in 0..layout.depth {
+            if !slots.has_room() {
+                break;
+            }
             let words = match self.requests.take(queue) {
                 Ok(Some(words)) => words,
                 Ok(None) => break,
@@ -146,34 +152,20 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
                     break;
                 }
             };
-            left -= 1;
-            if let Err((id, status)) = self.admit(words) {
-                self.tell(Completion { id, status });
+            let cmds = (seat.number(), &mut self.cmds);
+            let taken = Request::parse(words).and_then(|request| {
+                slots.admit(request, cmds, fits, data).map_err(|status| (request.id, status))
+            });
+            if let Err((id, status)) = taken {
+                let words = Stamped::<COMPLETION_WORDS>::words(layout.depth);
+                let queue = region.words(layout.completions, words);
+                self.completions.put(queue, Completion { id, status }.to_words());
                 wrong = true;
             }
         }
         if wrong {
             self.wake_client();
         }
-    }
-
-    #[inline(always)]
-    fn admit(&mut self, words: [u64; REQUEST_WORDS]) -> Result<(), (u64, Status)> {
-        let request = Request::parse(words)?;
-        let Parts { layout, region, slots, seat, .. } = &mut self.parts;
-        let fits = |at, len| layout.has(at, len);
-        let data = |at, to: &mut [u8]| region.read(layout.buffers + at as usize, to);
-        let req = slots.admit(request, fits, data).map_err(|status| (request.id, status))?;
-        let seat = (seat.number() as u64) << 32;
-        self.cmds.put(|| BlockReq { id: seat | req.id, ..req });
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn tell(&mut self, completion: Completion) {
-        let Parts { region, layout, .. } = &self.parts;
-        let words = Stamped::<COMPLETION_WORDS>::words(layout.depth);
-        self.completions.put(region.words(layout.completions, words), completion.to_words());
     }
 
     #[inline(always)]
@@ -186,18 +178,19 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
     /// A turn at the drive.
     #[inline]
     fn turn(&mut self) -> Result<(), DriveLost> {
-        let mut done = std::mem::take(&mut self.done);
-        self.parts.seat.set_heavy(self.parts.slots.is_heavy());
-        let turn = self.parts.seat.turn(&mut self.cmds, &mut done)?;
+        let Parts { region, layout, slots, seat, .. } = &mut self.parts;
+        seat.set_heavy(slots.is_heavy());
+        let turn = seat.turn(&mut self.cmds, &mut self.done)?;
         if turn.stopping {
             self.leaving.get_or_insert(Ending::Ended(End::Stopped));
         }
-        let found = !done.is_empty();
-        for done in done.drain(..) {
-            let Parts { region, layout, slots, .. } = &mut self.parts;
-            let words = Stamped::<COMPLETION_WORDS>::words(layout.depth);
-            let queue = region.words(layout.completions, words);
-            let completions = &mut self.completions;
+        if self.done.is_empty() {
+            return self.wait();
+        }
+        let words = Stamped::<COMPLETION_WORDS>::words(layout.depth);
+        let queue = region.words(layout.completions, words);
+        let completions = &mut self.completions;
+        self.done.take_all(|done| {
             slots.complete(done, |ended| {
                 if let Some((at, data)) = ended.data {
                     region.write(layout.buffers + at as usize, data);
@@ -205,14 +198,10 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
                 let completion = Completion { id: ended.id, status: ended.status };
                 completions.put(queue, completion.to_words());
             });
-        }
-        self.done = done;
-        if found {
-            self.vain = 0;
-            self.wake_client();
-            return Ok(());
-        }
-        self.wait()
+        });
+        self.vain = 0;
+        self.wake_client();
+        Ok(())
     }
 
     /// Waits for the drive, and for requests that there is room for.

@@ -6,7 +6,7 @@
 //! is made. Making it may fail: for want of memory.
 
 use channels::wire::{MAX_DEPTH, Request};
-use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Pieces, Shape, Status};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Shape, Status};
 use tags::OwnTags;
 
 /// The most bytes of reads and writes that a channel has inside at once, so that
@@ -29,7 +29,8 @@ struct Slot {
     /// Where its data are for the client.
     buffer: u32,
     weight: u32,
-    memory: Pieces,
+    /// What the drive has not of its memory.
+    memory: Buffer,
 }
 
 /// All of them.
@@ -39,7 +40,6 @@ pub struct Slots {
     most: u32,
     slots: Box<[Slot]>,
     free: OwnTags,
-    count: u32,
     /// The sum of all weights.
     inside: u32,
 }
@@ -63,10 +63,10 @@ impl Slots {
     pub fn new(shape: Shape, depth: u32, most: u32) -> Result<Slots, OutOfMemory> {
         assert!((1..=MAX_DEPTH).contains(&depth), "a channel's depth");
         let memory = Buffer::carve(depth as usize, shape.stored(most.into()))?;
-        let slot = |memory| Slot { memory: Pieces::new(memory), ..Slot::default() };
+        let slot = |memory| Slot { memory, ..Slot::default() };
         let slots = memory.into_iter().map(slot).collect();
         let free = OwnTags::new(depth).expect("it is in range");
-        Ok(Slots { shape, most, slots, free, count: depth, inside: 0 })
+        Ok(Slots { shape, most, slots, free, inside: 0 })
     }
 
     /// Bytes that it takes.
@@ -76,14 +76,15 @@ impl Slots {
     }
 
     /// How many are inside.
+    #[inline]
     pub fn count(&self) -> u32 {
-        self.slots.len() as u32 - self.count
+        self.free.live()
     }
 
     /// Whether there is room for another.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.count > 0 && self.inside < SHARE
+        self.free.room() > 0 && self.inside < SHARE
     }
 
     /// Whether the drive has much to do for it at once.
@@ -92,21 +93,23 @@ impl Slots {
         self.inside >= HEAVY
     }
 
-    /// Takes a request in; `data` copies those of a write from where the client has
-    /// them. `fits` is whether so many bytes from there on are the client's.
+    /// Takes a request in, and puts it at the end of `cmds` as one of `seat`'s; `data` copies
+    /// those of a write from where the client has them. `fits` is whether so many bytes from
+    /// there on are the client's.
     ///
     /// # Errors
     /// The status that answers what the drive cannot be asked.
     ///
     /// # Panics
-    /// Unless there is room.
-    #[inline]
+    /// Unless there is room, in `cmds` as well.
+    #[inline(always)]
     pub fn admit(
         &mut self,
         request: Request,
+        (seat, cmds): (usize, &mut Ring<BlockReq>),
         fits: impl FnOnce(u32, usize) -> bool,
         data: impl FnOnce(u32, &mut [u8]),
-    ) -> Result<BlockReq, Status> {
+    ) -> Result<(), Status> {
         let Request { id, op, fua, placement, offset, len, buffer } = request;
         let moves = matches!(op, BlockOp::Read | BlockOp::Write);
         let stored = if moves { self.shape.stored(len.into()) } else { 0 };
@@ -123,27 +126,37 @@ impl Slots {
             _ => (len / LIGHTER).max(LEAST),
         };
         (slot.id, slot.buffer) = (id, buffer);
-        (self.count, self.inside) = (self.count - 1, self.inside + slot.weight);
-        let mut own = slot.memory.take(stored);
+        self.inside += slot.weight;
+        let mut own = match stored {
+            0 => Buffer::empty(),
+            all if all == slot.memory.len() => std::mem::take(&mut slot.memory),
+            part => slot.memory.split_to(part),
+        };
         if op == BlockOp::Write {
             data(buffer, own.bytes_mut());
         }
-        let (id, len) = (tag.into(), len.into());
-        Ok(BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer: own })
+        let (id, len) = ((seat as u64) << 32 | u64::from(tag), len.into());
+        // Made in its place: one that is moved there stalls the processor.
+        cmds.put(|| BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer: own });
+        Ok(())
     }
 
     /// Gives what has ended to `tell`.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&mut self, done: BlockDone, tell: impl FnOnce(Ended<'_>)) {
-        let slot = &mut self.slots[done.id as usize];
-        let (id, status) = (slot.id, done.status);
-        let is_read = done.op == BlockOp::Read && (status.is_ok() || status == Status::HIGH_ECC);
-        let data = is_read.then(|| (slot.buffer, done.buffer.bytes()));
-        tell(Ended { id, status, data });
-        slot.memory.give(done.buffer);
-        slot.memory = Pieces::new(std::mem::take(&mut slot.memory).whole());
-        (self.count, self.inside) = (self.count + 1, self.inside - slot.weight);
-        self.free.give(done.id as u32);
+        let BlockDone { id: number, op, status, buffer: mut own, .. } = done;
+        // The seat's number is above it.
+        let tag = number as u32;
+        let slot = &mut self.slots[tag as usize];
+        let is_read = op == BlockOp::Read && (status.is_ok() || status == Status::HIGH_ECC);
+        let data = is_read.then(|| (slot.buffer, own.bytes()));
+        tell(Ended { id: slot.id, status, data });
+        if !own.is_empty() {
+            own.join(std::mem::take(&mut slot.memory)).expect("its own memory comes back");
+            slot.memory = own;
+        }
+        self.inside -= slot.weight;
+        self.free.give(tag);
     }
 }
 
@@ -158,6 +171,20 @@ mod tests {
         Request { id: 7, op, fua: false, placement: 0, offset: 0, len, buffer: 64 }
     }
 
+    /// As seat 3.
+    fn admit(
+        slots: &mut Slots,
+        request: Request,
+        fits: impl FnOnce(u32, usize) -> bool,
+        data: impl FnOnce(u32, &mut [u8]),
+    ) -> Result<BlockReq, Status> {
+        let mut cmds = Ring::new(1);
+        slots.admit(request, (3, &mut cmds), fits, data)?;
+        let req = cmds.pop().expect("it was put there");
+        assert_eq!(req.id >> 32, 3);
+        Ok(req)
+    }
+
     fn done(req: BlockReq, status: Status) -> BlockDone {
         let BlockReq { id, op, buffer, .. } = req;
         BlockDone { id, op, status, at: port::Time::ZERO, buffer }
@@ -168,15 +195,15 @@ mod tests {
         let mut slots = Slots::new(SHAPE, 2, 8192).unwrap();
         let fits = |at, len| (at, len) == (64, 4096);
         let fill = |at: u32, to: &mut [u8]| to.fill(at as u8);
-        let req = slots.admit(request(BlockOp::Write, 4096), fits, fill).unwrap();
+        let req = admit(&mut slots, request(BlockOp::Write, 4096), fits, fill).unwrap();
         assert_eq!((req.buffer.bytes(), slots.count()), (&[64; 4096][..], 1));
         slots.complete(done(req, Status::SUCCESS), |ended| assert_eq!(ended.data, None));
-        let mut req = slots.admit(request(BlockOp::Read, 4096), fits, |_, _| ()).unwrap();
+        let mut req = admit(&mut slots, request(BlockOp::Read, 4096), fits, |_, _| ()).unwrap();
         req.buffer.bytes_mut().fill(9);
         slots.complete(done(req, Status::SUCCESS), |ended| {
             assert_eq!((ended.id, ended.data), (7, Some((64, &[9; 4096][..]))));
         });
-        let req = slots.admit(request(BlockOp::Read, 4096), fits, |_, _| ()).unwrap();
+        let req = admit(&mut slots, request(BlockOp::Read, 4096), fits, |_, _| ()).unwrap();
         slots.complete(done(req, Status::UNRECOVERED_READ), |ended| assert!(ended.data.is_none()));
         assert_eq!(slots.count(), 0);
     }
@@ -187,12 +214,13 @@ mod tests {
         for (op, len) in
             [(BlockOp::Read, 12288), (BlockOp::Write, u32::MAX), (BlockOp::Trim, MOST_TRIM + 1)]
         {
-            let refused = slots.admit(request(op, len), |_, _| true, |_, _| ());
+            let refused = admit(&mut slots, request(op, len), |_, _| true, |_, _| ());
             assert_eq!(refused.unwrap_err(), Status::INVALID_FIELD);
         }
-        let refused = slots.admit(request(BlockOp::Write, 4096), |_, _| false, |_, _| ());
+        let refused = admit(&mut slots, request(BlockOp::Write, 4096), |_, _| false, |_, _| ());
         assert_eq!(refused.unwrap_err(), Status::INVALID_FIELD);
-        let flush = slots.admit(request(BlockOp::Flush, 99), |_, _| false, |_, _| ()).unwrap();
+        let flush =
+            admit(&mut slots, request(BlockOp::Flush, 99), |_, _| false, |_, _| ()).unwrap();
         assert_eq!((flush.len, flush.buffer.len()), (0, 0));
     }
 
@@ -210,7 +238,7 @@ mod tests {
                     let req = out.pop_front().expect("with nothing inside there is room");
                     slots.complete(done(req, Status::SUCCESS), |_| ());
                 }
-                out.push_back(slots.admit(request(op, len << 12), |_, _| true, |_, _| ()).unwrap());
+                out.push_back(admit(&mut slots, request(op, len << 12), |_, _| true, |_, _| ()).unwrap());
                 prop_assert!(slots.inside < 2 * SHARE && out.len() as u32 == slots.count());
             }
             for req in out {

@@ -145,7 +145,7 @@ fn turn<P>(seat: &Seat<'_, P>, id: Option<u64>) -> Vec<u64>
 where
     P: Port<Cmd = BlockReq, Done = BlockDone>,
 {
-    let (mut cmds, mut done) = (Ring::new(1), Vec::new());
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(4));
     if let Some(id) = id {
         let id = (seat.number() as u64) << 32 | id;
         let buffer = Buffer::empty();
@@ -163,7 +163,7 @@ where
         .unwrap();
     }
     seat.turn(&mut cmds, &mut done).unwrap();
-    done.iter().map(|d| d.id).collect()
+    done.drain().map(|d| d.id & u64::from(u32::MAX)).collect()
 }
 
 fn rang<P: Port<Cmd = BlockReq, Done = BlockDone>>(seat: &Seat<'_, P>) -> bool {

@@ -111,7 +111,7 @@ where
         held: None,
         denied: None,
         cmds: Ring::new(limit),
-        done: Vec::with_capacity(limit),
+        done: Ring::new(limit),
         answers: VecDeque::with_capacity(ANSWERS),
         sent: 0,
         inside: 0,
@@ -147,7 +147,7 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     denied: Option<Instant>,
     /// Commands that the drive has not taken.
     cmds: Ring<BlockReq>,
-    done: Vec<BlockDone>,
+    done: Ring<BlockDone>,
     answers: VecDeque<Answer>,
     /// Bytes of the first of these that the client has taken.
     sent: usize,
@@ -376,7 +376,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             self.gives_up = true;
             self.leaving.get_or_insert(Ok(()));
         }
-        for done in self.done.drain(..) {
+        for done in self.done.drain() {
             if let Some(slot) = self.requests.complete(done) {
                 self.answers.push_back(Answer::Ended(slot));
             }

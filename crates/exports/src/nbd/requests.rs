@@ -486,7 +486,8 @@ impl Requests {
     /// Takes a completion in; gives the request that it ended, if it did.
     #[inline]
     pub fn complete(&mut self, done: BlockDone) -> Option<u16> {
-        let piece = &mut self.pieces[done.id as usize];
+        // The seat's number is above it.
+        let piece = &mut self.pieces[done.id as u32 as usize];
         piece.data = done.buffer;
         let slot = &mut self.slots[usize::from(piece.slot)];
         slot.status = slot.status.and(done.status);
