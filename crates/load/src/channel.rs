@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use channels::{Client, ClientError, Completion, Options, Request};
 use device::realtime::Clock;
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Ring, SECTOR_BYTES, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Shape, Time};
 use replay::Lacks;
 
 use crate::driver::Driver;
@@ -29,13 +29,21 @@ pub struct Channelled {
     client: Client,
     clock: Clock,
     now: Time,
-    /// Requests that were sent, by their numbers, and which part of the buffers they have.
-    sent: Vec<Option<(BlockReq, u32)>>,
+    /// Requests that were sent, by their numbers.
+    sent: Vec<Option<Sent>>,
     /// Parts that nobody has, and the bytes of each.
     free: Vec<u32>,
     part: u32,
     goes_on: Box<dyn FnMut() -> bool + Send>,
     is_lost: bool,
+}
+
+/// What is kept of a request that was sent: little, as it is written and read for each.
+struct Sent {
+    op: BlockOp,
+    /// Which part of the buffers it has.
+    part: u32,
+    data: Buffer,
 }
 
 fn failed(e: ClientError) -> Error {
@@ -76,13 +84,13 @@ impl Channelled {
         while let Some(&part) = self.free.last()
             && let Some(req) = queue.pop()
         {
-            let BlockReq { id, op, fua, placement, offset, len, .. } = req;
+            let BlockReq { id, op, fua, placement, offset, len, buffer: data, .. } = req;
             let (buffer, number) = (part * self.part, id as usize);
-            if req.buffer.len() > self.part as usize || len > u32::MAX.into() {
+            if data.len() > self.part as usize || len > u32::MAX.into() {
                 return Err(Error::Failed(format!("{len} bytes are more than the channel takes")));
             }
             if op == BlockOp::Write {
-                self.client.write_buffer(buffer, req.buffer.bytes());
+                self.client.write_buffer(buffer, data.bytes());
             }
             let request = Request { id, op, fua, placement, offset, len: len as u32, buffer };
             let is_taken = self.client.submit(&request);
@@ -91,7 +99,7 @@ impl Channelled {
             if self.sent.len() <= number {
                 self.sent.resize_with(number + 1, || None);
             }
-            self.sent[number] = Some((req, part));
+            self.sent[number] = Some(Sent { op, part, data });
         }
         if queue.len() < had {
             self.client.kick();
@@ -107,14 +115,13 @@ impl Channelled {
             && let Some(Completion { id, status }) = self.client.take().map_err(failed)?
         {
             let sent = self.sent.get_mut(id as usize).and_then(Option::take);
-            let Some((mut req, part)) = sent else {
+            let Some(Sent { op, part, data: mut buffer }) = sent else {
                 return Err(Error::Failed("the server answered what was not asked".into()));
             };
-            if req.op == BlockOp::Read && status.is_ok() {
-                self.client.read_buffer(part * self.part, req.buffer.bytes_mut());
+            if op == BlockOp::Read && status.is_ok() {
+                self.client.read_buffer(part * self.part, buffer.bytes_mut());
             }
             self.free.push(part);
-            let BlockReq { op, buffer, .. } = req;
             done.put(|| BlockDone { id, op, status, at: Time::ZERO, buffer });
         }
         Ok(done.len() > before)
