@@ -380,4 +380,24 @@ mod tests {
         assert_eq!(a.pour(&mut c), 2);
         assert_eq!((a.len(), c.drain().collect::<Vec<_>>()), (0, vec![2, 3]));
     }
+
+    #[test]
+    fn pours_in_order_wherever_both_begin() {
+        for (turned, other, held, there) in
+            (0..400).map(|i| (i % 5, i / 5 % 5, i / 25 % 5, i / 125 % 4))
+        {
+            let (mut a, mut b) = (Ring::new(4), Ring::new(3));
+            (0..turned).for_each(|_| drop((a.push(9), a.pop())));
+            (0..other).for_each(|_| drop((b.push(9), b.pop())));
+            (0..there).for_each(|i| b.push(10 + i).unwrap());
+            (0..held).for_each(|i| a.push(20 + i).unwrap());
+            let n = a.pour(&mut b);
+            assert_eq!(n, (3 - there as usize).min(held as usize));
+            assert_eq!(a.room(), 4 - (held as usize - n));
+            (a.len()..4).for_each(|i| a.push(30 + i as i32).unwrap());
+            let first = (0..there).map(|i| 10 + i).chain((0..held).map(|i| 20 + i));
+            let all = b.drain().chain(a.drain()).take_while(|&i| i < 30);
+            assert!(all.eq(first), "{turned} {other} {held} {there}");
+        }
+    }
 }
