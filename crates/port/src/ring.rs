@@ -387,8 +387,12 @@ mod tests {
             (0..400).map(|i| (i % 5, i / 5 % 5, i / 25 % 5, i / 125 % 4))
         {
             let (mut a, mut b) = (Ring::new(4), Ring::new(3));
-            (0..turned).for_each(|_| drop((a.push(9), a.pop())));
-            (0..other).for_each(|_| drop((b.push(9), b.pop())));
+            for _ in 0..turned {
+                let _ = (a.push(9), a.pop());
+            }
+            for _ in 0..other {
+                let _ = (b.push(9), b.pop());
+            }
             (0..there).for_each(|i| b.push(10 + i).unwrap());
             (0..held).for_each(|i| a.push(20 + i).unwrap());
             let n = a.pour(&mut b);
