@@ -383,27 +383,6 @@ mod tests {
         assert!(!text.contains("of user"), "{text}");
     }
 
-    /// Of a long closed loop some tell for all: requests are all of them, and their time is
-    /// what they took but for the width of a bucket.
-    #[test]
-    fn of_a_long_run_some_tell_for_all() {
-        let line = "mem:tlc,size=64M,store=none --rw randrw --qd 16 --precondition seq --ios";
-        for (ios, all_tell) in [("16k", true), ("60k", false)] {
-            let outcome = run(&bench(&format!("{line} {ios}")));
-            let kinds = outcome.causes.as_ref().unwrap().kinds();
-            let told: u64 = kinds.iter().map(|(_, kind)| kind.told()).sum();
-            let all = kinds.iter().filter_map(|(_, kind)| kind.slowest(1.0));
-            let (n, ns) = all.fold((0, 0), |(n, ns), one| (n + one.requests, ns + one.sum.ns()));
-            assert_eq!(n, outcome.report.latency_ns.n);
-            assert_eq!(told == n, all_tell);
-            assert!(all_tell || told < n / 2, "{told} of {n}");
-            let mean = outcome.report.latency_ns.mean.unwrap();
-            assert!((ns as f64 / n as f64 / mean - 1.0).abs() < 0.004);
-            let text = why(&outcome).tables(WIDE);
-            assert_eq!(text.contains("\nof which told "), !all_tell, "{text}");
-        }
-    }
-
     /// Of 300,000 requests of 150,000 s each the sum is above 2^64 ns.
     #[test]
     fn the_mean_of_a_long_queue_is_that_of_the_report() {

@@ -6,8 +6,7 @@
 //! on one thread ([`cores`]) or on the clock with a thread for each core
 //! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a
 //! drive behind a server is a driver, too ([`served`], [`channel`]). [`tails`] has the requests
-//! that took longest in each row of a series; [`sample`] chooses
-//! those of which stories are asked for; [`bursts`] pauses between requests,
+//! that took longest in each row of a series; [`bursts`] pauses between requests,
 //! [`verify`] knows what was written, [`own`] times what is not the drive's, [`watch`]
 //! who watches. A [`host`] asks what somebody else decides.
 
@@ -24,7 +23,6 @@ pub mod own;
 pub mod pollers;
 pub mod real;
 pub mod runner;
-pub mod sample;
 pub mod served;
 pub mod signals;
 pub mod tails;

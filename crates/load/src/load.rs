@@ -483,17 +483,16 @@ impl Load {
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
                     let told = || whole_story(driver.story(number).as_ref(), slot.start, now);
-                    let (story, took) = (LazyCell::new(told), now.since(slot.start));
-                    slowest.note(took, || Slow::new(op, offset, len, *story));
+                    let story = LazyCell::new(told);
+                    slowest.note(now.since(slot.start), || Slow::new(op, offset, len, *story));
                     if let Some(causes) = &mut tally.causes {
-                        let weight = tally.sample.weight(took, now);
-                        weight.into_iter().for_each(|weight| causes.note(op, &story, weight));
+                        causes.note(op, &story);
                     }
                     if let Some(tails) = &mut tally.tails
                         && op != BlockOp::Flush
                     {
                         let slow = || Slow::new(op, offset, len, *story);
-                        tails.note(now, took, number, slow);
+                        tails.note(now, now.since(slot.start), number, slow);
                     }
                 }
                 if is_late {
@@ -501,10 +500,6 @@ impl Load {
                 }
             }
             self.idle.push(id as u32);
-        }
-        // Once some are chosen it stays so: what is on its way was told of, or not, before.
-        if tally.causes.is_some() && (self.is_all_inside || tally.sample.chooses()) {
-            tally.go_on_with_sample(now);
         }
         if let Some(wanted) = tally.wanted().filter(|_| self.is_all_inside) {
             self.tell_only(wanted, driver);

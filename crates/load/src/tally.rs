@@ -14,7 +14,6 @@ use targets::WriteCounters;
 use crate::bursts::Ended;
 use crate::cpu::Mark;
 use crate::own::Own;
-use crate::sample::{SLOW, Sample};
 use crate::tails::Tails;
 use measure::causes::Causes;
 use measure::slowest::Slowest;
@@ -52,8 +51,6 @@ pub struct Tally {
     /// Where the time of all of them went, where that is kept; then the slowest
     /// are, too.
     pub causes: Option<Causes>,
-    /// Of which of them stories are asked for then.
-    pub sample: Sample,
     /// The same of the slowest of each row, where that is kept; then the slowest of all
     /// are, too.
     pub tails: Option<Tails>,
@@ -116,14 +113,6 @@ impl Run {
     }
 }
 
-/// How long requests take that are slow.
-#[cold]
-fn slow_from(latency: &[Histogram], series: Option<&Series>) -> u64 {
-    let mut all = Histogram::new();
-    latency.iter().chain(series.map_or(&[][..], Series::open)).for_each(|one| all.merge(one));
-    all.percentile(SLOW).unwrap_or(0)
-}
-
 impl Default for Tally {
     fn default() -> Tally {
         Tally::new()
@@ -147,7 +136,6 @@ impl Tally {
             energy: Default::default(),
             slowest: None,
             causes: None,
-            sample: Sample::new(),
             tails: None,
             dies: None,
             own: Own::default(),
@@ -228,19 +216,10 @@ impl Tally {
     /// some.
     pub fn wanted(&self) -> Option<Wanted> {
         let slowest = self.slowest.as_ref()?;
-        let all = self.causes.as_ref().map_or(NONE, |_| self.sample.wanted());
+        let all = if self.causes.is_some() { Wanted::ALL } else { NONE };
         let of_row = self.tails.as_ref().map_or(NONE, Tails::wanted);
         let from = slowest.from().min(of_row.from).min(all.from);
         Some(Wanted { from, since: of_row.since.min(all.since) })
-    }
-
-    /// So many requests have ended until now, of which the slow ones are to be explained
-    /// all.
-    pub fn go_on_with_sample(&mut self, now: Time) {
-        let Some(slowest) = &self.slowest else { return };
-        let Tally { latency, series, sample, start, .. } = self;
-        let ended = slowest.ended();
-        sample.go_on((*start, now), ended, || slow_from(latency, series.as_ref()));
     }
 
     /// What is in no row.
@@ -259,10 +238,6 @@ impl Tally {
         self.after = counters;
         if let Some(series) = self.series.take() {
             self.over = series.finish(self.end.0, gauges, &mut self.latency);
-        }
-        if let Some(causes) = &mut self.causes {
-            let [reads, writes, others] = &self.latency;
-            causes.fit([&[reads], &[writes], &[others, &self.flushes]]);
         }
     }
 

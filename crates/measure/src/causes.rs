@@ -3,43 +3,21 @@
 //! Requests are kept by kind and in bands of latency, those of the histograms that
 //! percentiles come from; of each band the stories of its requests are summed.
 //!
-//! Of a long run not all tell: one stands for several then, and in each band those that
-//! told for all that the histogram has there.
-//!
-//! Guarantees: where all tell sums are exact, however long it took; parts of any share of the
-//! requests sum to their time; memory is taken when it is made, some megabytes, and recording takes
+//! Guarantees: sums are exact, however long it took, so that the parts of any share of the requests sum to
+//! their time; memory is taken when it is made, some megabytes, and recording takes
 //! none. Nothing here fails.
 
-use crate::histogram::{BUCKETS, Histogram, MAX_NS, bucket_of, middle_of};
+use crate::histogram::{BUCKETS, MAX_NS, bucket_of};
 use port::{BlockOp, Story, StorySum};
 
 /// Requests that took about as long.
 #[derive(Clone, Copy, Debug, Default)]
 struct Band {
     requests: u64,
-    /// How many of them told.
-    told: u64,
     /// What the first of them took, or less.
     least: u64,
     /// Of all of them.
     sum: StorySum,
-}
-
-impl Band {
-    /// It is of so many requests.
-    fn stand_for(&mut self, requests: u64) {
-        if requests != self.requests {
-            self.sum = self.sum.scaled(self.requests.into(), requests.into());
-            self.requests = requests;
-        }
-    }
-
-    /// It is of so many more, which took so long.
-    fn add(&mut self, (requests, ns): (u64, u128)) {
-        let own = self.sum.ns();
-        self.requests += requests;
-        self.sum = self.sum.scaled(own, own + ns);
-    }
 }
 
 /// Some requests, and where their time went.
@@ -47,8 +25,6 @@ impl Band {
 pub struct Group {
     /// How many.
     pub requests: u64,
-    /// How many of them told.
-    pub told: u64,
     /// How long each took at least, in ns.
     pub from: u64,
     /// Their stories as one.
@@ -68,39 +44,17 @@ impl Kind {
 
     /// Of requests that are in bands already, those of the fastest first.
     pub fn of_bands(bands: impl IntoIterator<Item = Group>) -> Kind {
-        let band = |Group { requests, told, from, sum }| Band { requests, told, least: from, sum };
+        let band = |Group { requests, from, sum }| Band { requests, least: from, sum };
         Kind { bands: bands.into_iter().map(band).collect() }
     }
 
     #[inline]
-    fn note(&mut self, story: &Story, weight: u64) {
+    fn note(&mut self, story: &Story) {
         let ns = story.ns();
         let band = &mut self.bands[bucket_of(ns.min(MAX_NS))];
         band.least = if band.requests == 0 { ns } else { band.least.min(ns) };
-        band.requests += weight;
-        band.told += 1;
-        band.sum.note_many(story, weight);
-    }
-
-    /// There were as many in each band as these have. Those of a band of which none told
-    /// are told of by the next that are slower, or else by the slowest that told, with the
-    /// time that they took.
-    fn fit(&mut self, all: &[&Histogram]) {
-        let (mut left, mut last) = ((0, 0), None);
-        for (bucket, band) in self.bands.iter_mut().enumerate() {
-            let requests = all.iter().map(|one| one.count_in(bucket)).sum::<u64>();
-            if band.told == 0 {
-                left.0 += requests;
-                left.1 += u128::from(requests) * u128::from(middle_of(bucket));
-                continue;
-            }
-            band.stand_for(requests);
-            band.add(std::mem::take(&mut left));
-            last = Some(band);
-        }
-        if let Some(band) = last {
-            band.add(left);
-        }
+        band.requests += 1;
+        band.sum.note(story);
     }
 
     /// These, too.
@@ -112,7 +66,6 @@ impl Kind {
             let least = if all.requests == 0 { u64::MAX } else { all.least };
             all.least = least.min(more.least);
             all.requests += more.requests;
-            all.told += more.told;
             all.sum.join(&more.sum);
         }
     }
@@ -120,11 +73,6 @@ impl Kind {
     /// How many there were.
     pub fn requests(&self) -> u64 {
         self.bands.iter().map(|band| band.requests).sum()
-    }
-
-    /// How many of them told.
-    pub fn told(&self) -> u64 {
-        self.bands.iter().map(|band| band.told).sum()
     }
 
     /// The slowest of them: a `share` of all, above 0 and at most 1, and of the last
@@ -135,7 +83,6 @@ impl Kind {
         let mut group = Group::default();
         for band in self.bands.iter().rev().filter(|band| band.requests > 0) {
             group.requests += band.requests;
-            group.told += band.told;
             group.from = band.least;
             group.sum.join(&band.sum);
             if group.requests >= wanted {
@@ -171,21 +118,14 @@ impl Causes {
         Causes { reads, writes, others }
     }
 
-    /// A request has this story, which stands for so many.
+    /// A request has this story.
     #[inline]
-    pub fn note(&mut self, op: BlockOp, story: &Story, weight: u64) {
+    pub fn note(&mut self, op: BlockOp, story: &Story) {
         match op {
-            BlockOp::Read => self.reads.note(story, weight),
-            BlockOp::Write => self.writes.note(story, weight),
-            _ => self.others.note(story, weight),
+            BlockOp::Read => self.reads.note(story),
+            BlockOp::Write => self.writes.note(story),
+            _ => self.others.note(story),
         }
-    }
-
-    /// There were as many reads, writes and others of each latency as these have.
-    pub fn fit(&mut self, [reads, writes, others]: [&[&Histogram]; 3]) {
-        self.reads.fit(reads);
-        self.writes.fit(writes);
-        self.others.fit(others);
     }
 
     /// Those of another, too, which were noted in the same bands.
@@ -218,7 +158,7 @@ mod tests {
                 let mut story = Story::at(Time(round));
                 story.add(Part::Array, array);
                 story.add(Part::Link, link);
-                causes.note(BlockOp::Write, &story, 1);
+                causes.note(BlockOp::Write, &story);
                 all.push((array + link, array));
             }
             all.sort_by(|a, b| b.cmp(a));
@@ -251,8 +191,8 @@ mod tests {
             let mut story = Story::at(Time(n));
             story.add(Part::Array, random.bits() % 5_000);
             let op = if random.bits().is_multiple_of(3) { BlockOp::Write } else { BlockOp::Read };
-            apart[(random.bits() % 2) as usize].note(op, &story, 1);
-            whole.note(op, &story, 1);
+            apart[(random.bits() % 2) as usize].note(op, &story);
+            whole.note(op, &story);
         }
         let [mut first, second] = apart;
         first.join(&second);
@@ -266,33 +206,6 @@ mod tests {
         }
     }
 
-    /// Some tell for all: there are as many in each band as the histogram has, of which none
-    /// told with the next that are slower, and parts still sum to the time.
-    #[test]
-    fn those_that_told_stand_for_all() {
-        let (mut causes, mut all) = (Causes::new(), Histogram::new());
-        // What each took, how many there were, how many told and for how many each.
-        for (ns, requests, told, weight) in
-            [(40, 7, 0, 1), (100, 90, 10, 16), (120, 3, 0, 1), (5000, 4, 4, 1), (9000, 1, 0, 1)]
-        {
-            all.record_many(ns, requests);
-            let mut story = Story::at(Time(3));
-            story.add(Part::Array, ns - 30);
-            story.add(Part::Link, 30);
-            (0..told).for_each(|_| causes.note(BlockOp::Read, &story, weight));
-        }
-        causes.fit([&[&all], &[], &[]]);
-        let reads = causes.kinds()[0].1;
-        assert_eq!((reads.requests(), reads.told()), (all.count(), 14));
-        for (share, requests, told, ns) in [(0.04, 8, 4, 29_360), (1.0, 105, 14, 38_640)] {
-            let group = reads.slowest(share).unwrap();
-            assert_eq!((group.requests, group.told), (requests, told));
-            let sum = group.sum;
-            assert_eq!(sum.ns(), sum.ns_of(Part::Array) + sum.ns_of(Part::Link));
-            assert!(sum.ns().abs_diff(ns) < ns / 100, "{}", sum.ns());
-        }
-    }
-
     /// What waited for long, and by the thousand: more than 2^64 ns in all.
     #[test]
     fn sums_of_a_long_queue_are_exact() {
@@ -301,7 +214,7 @@ mod tests {
         let mut story = Story::at(Time(5));
         story.add(Part::Queue, queued);
         story.add(Part::Array, array);
-        (0..300_000).for_each(|_| causes.note(BlockOp::Read, &story, 1));
+        (0..300_000).for_each(|_| causes.note(BlockOp::Read, &story));
         let all = causes.kinds()[0].1.slowest(1.0).unwrap();
         assert_eq!((all.requests, all.from), (300_000, queued + array));
         assert_eq!(all.sum.ns(), u128::from(queued + array) * 300_000);

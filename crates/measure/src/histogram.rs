@@ -28,7 +28,7 @@ pub const fn bucket_of(ns: u64) -> usize {
 }
 
 /// The value in the middle of a bucket.
-pub(crate) fn middle_of(bucket: usize) -> u64 {
+fn middle_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * SUB {
         return bucket;
@@ -143,11 +143,6 @@ impl Histogram {
     pub fn cells(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let used = self.counts.iter().enumerate().filter(|&(_, &n)| n > 0);
         used.map(|(bucket, &n)| (middle_of(bucket).clamp(self.min, self.max), n))
-    }
-
-    /// How many values are in a bucket.
-    pub(crate) fn count_in(&self, bucket: usize) -> u64 {
-        self.counts[bucket]
     }
 
     /// The value that `p` percent of all values do not exceed. `None` when

@@ -140,11 +140,6 @@ impl Series {
         self.open[kind].record_many(latency_ns, n);
     }
 
-    /// What was counted since the last row, by kind.
-    pub fn open(&self) -> &[Histogram] {
-        &self.open
-    }
-
     /// Closes the series at `at_ns`.
     pub fn finish(
         mut self,

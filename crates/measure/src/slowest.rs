@@ -92,12 +92,6 @@ impl Slowest {
         self.from
     }
 
-    /// How many requests have completed.
-    #[inline]
-    pub fn ended(&self) -> u64 {
-        self.completed
-    }
-
     /// The request that completed last took so long.
     #[inline]
     pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) {

@@ -149,9 +149,6 @@ impl<'a> Why<'a> {
         let of = |f: &dyn Fn(&Group) -> String| shares.iter().map(|(_, group)| f(group)).collect();
         line(name, shares.iter().map(|(share, _)| column(*share, is_narrow)).collect());
         line("requests", of(&|group| units::count(group.requests as f64)));
-        if kind.told() < kind.requests() {
-            line("of which told", of(&|group| units::count(group.told as f64)));
-        }
         line("latency from", of(&|group| units::time_ns(group.from as f64)));
         line("mean", of(&|group| units::time_ns(group.sum.ns() as f64 / group.requests as f64)));
         for (cause, row) in &large {
@@ -245,7 +242,6 @@ pub fn causes_json(causes: &Causes) -> Value {
         json!({
             "share": share,
             "requests": group.requests,
-            "told": group.told,
             "from_ns": group.from,
             "ns": number(group.sum.ns()),
             "parts": group.sum.parts().map(part).collect::<Value>(),
@@ -268,7 +264,7 @@ mod tests {
         for &(requests, ns) in of {
             let mut story = Story::at(Time(7));
             story.add(Part::Array, ns);
-            (0..requests).for_each(|_| causes.note(BlockOp::Read, &story, 1));
+            (0..requests).for_each(|_| causes.note(BlockOp::Read, &story));
         }
         causes
     }

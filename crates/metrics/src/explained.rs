@@ -165,13 +165,12 @@ impl Look {
         let kind = |ops: &[BlockOp]| {
             Kind::of_bands((0..=RANGES).filter_map(|range| {
                 let from = if range > 0 { end_of(range - 1) } else { 0 };
-                let mut group = Group { from, ..Group::default() };
+                let mut group = Group { requests: 0, from, sum: StorySum::default() };
                 for &op in ops {
                     let (now, then) = (&self.works[op as usize], &before.works[op as usize]);
                     group.requests += now[range].0.saturating_sub(then[range].0);
                     group.sum.join(&now[range].1.since(&then[range].1));
                 }
-                group.told = group.requests;
                 (group.requests > 0).then_some(group)
             }))
         };

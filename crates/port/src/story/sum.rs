@@ -20,27 +20,6 @@ impl StorySum {
         add_all(&mut self.die, story.die);
     }
 
-    /// So many have this story.
-    #[inline]
-    pub fn note_many(&mut self, story: &Story, requests: u64) {
-        if requests == 1 {
-            return self.note(story);
-        }
-        let times = |ns: u64| u128::from(ns) * u128::from(requests);
-        add_all(&mut self.parts, story.parts.map(times));
-        add_all(&mut self.die, story.die.map(times));
-    }
-
-    /// Larger by `to` to `from`, each part to the ns; as it is where `from` is zero.
-    #[must_use]
-    pub fn scaled(mut self, from: u128, to: u128) -> StorySum {
-        for ns in self.parts.iter_mut().chain(&mut self.die).filter(|_| from > 0 && from != to) {
-            let product = ns.checked_mul(to).map(|product| product / from);
-            *ns = product.unwrap_or_else(|| (*ns as f64 * (to as f64 / from as f64)) as u128);
-        }
-        self
-    }
-
     /// These, too.
     pub fn join(&mut self, other: &StorySum) {
         add_all(&mut self.parts, other.parts);
