@@ -40,8 +40,10 @@ impl Remarks {
         let mut behind: Vec<(String, String)> = Vec::new();
         for one in &all.ran {
             let is_told = behind.last().is_some_and(|(name, _)| *name == of_job(one.task.job));
-            let rate = jobs[one.task.job].pace.rate.filter(|_| !is_told);
-            if let Some(words) = rate.and_then(|rate| told::behind(&one.tally, rate)) {
+            let job = &jobs[one.task.job];
+            let rate = job.pace.rate.filter(|_| !is_told);
+            let behind_of = |rate| told::behind(&one.tally, rate, job.lasts.runtime);
+            if let Some(words) = rate.and_then(behind_of) {
                 behind.push((of_job(one.task.job), words));
             }
             let is_told = void.last().is_some_and(|(name, _)| *name == of_job(one.task.job));

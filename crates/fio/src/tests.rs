@@ -585,6 +585,13 @@ fn a_job_that_is_behind_ends_in_its_time() {
         let text = ran(DRIVE, &[text], Format::Normal).unwrap();
         assert!(text.contains("[a] BEHIND: 10000000 a second asked, "), "{text}");
     }
+    // However few it does of what was due: of some hundred nothing else could be told.
+    let slow = "[a]\nrw=randread\nioengine=psync\nrate_iops=200000\nruntime=20ms\ntime_based\n";
+    let all = json(slow);
+    assert!(all["jobs"][0]["read"]["total_ios"].as_u64().unwrap() < 1000);
+    assert_eq!(all["ssdkit"]["behind"][0]["jobname"], "a");
+    let short = slow.replace("20ms", "1ms");
+    assert_eq!(json(&short)["ssdkit"]["behind"], Value::Array(vec![]), "a few tell nothing");
 }
 
 /// Percentiles that a job asks for are in the text, too.

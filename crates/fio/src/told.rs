@@ -18,17 +18,25 @@ pub fn void(tally: &Tally, known: &Option<String>) -> Option<String> {
     why.or_else(|| known.clone())
 }
 
-/// What is to be known of a clone whose requests come at a rate that it did not keep.
-pub fn behind(tally: &Tally, rate: u64) -> Option<String> {
+/// As many requests must have been due in the time of a job that the drive is told as slower.
+const DUE: u128 = 1000;
+
+/// What is to be known of a clone whose requests come at a rate that it did not keep. `runtime`
+/// is that of its job in ns, if it has one: then it does not matter how few were done of what was
+/// due in it.
+pub fn behind(tally: &Tally, rate: u64, runtime: Option<u64>) -> Option<String> {
     let flushes = tally.latency(BlockOp::Flush).count();
     let requests = tally.all().count() + flushes + tally.failed;
     let reached = OpenLoop::new(rate, requests, tally.seconds());
+    let has_time = |ns: &u64| tally.seconds() * 1e9 >= *ns as f64;
+    let due = runtime.filter(has_time).map(|ns| u128::from(rate) * u128::from(ns) / 1_000_000_000);
+    let is_late = |due: u128| due >= DUE && u128::from(requests) * 100 < due * 95;
     let words = format!(
         "{rate} a second asked, {:.0} reached: the drive is slower, and latencies are those of a \
          queue that grows",
         reached.reached
     );
-    reached.behind.then_some(words)
+    (reached.behind || due.is_some_and(is_late)).then_some(words)
 }
 
 /// A job, or those of a group, and what was done.
