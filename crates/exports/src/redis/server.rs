@@ -13,8 +13,8 @@
 //! that is silent gives way to newcomers. Keys that a command writes are its
 //! own while it goes on, all of them for FLUSHALL.
 //!
-//! When a flush fails, connections that wait for it are closed without an
-//! answer, later writes are refused, and with [`Sync::Always`] reads of what was
+//! When a flush fails, connections that wait for it end with an error, where
+//! all before it is sent already; later writes are refused, and with [`Sync::Always`] reads of what was
 //! not flushed, too. Other reads go on, and [`Server::run`] ends with the error.
 
 use std::io;
