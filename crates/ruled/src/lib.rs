@@ -189,8 +189,6 @@ ftl::cookies! {
     /// What a completion of the drive belongs to.
     #[derive(Clone, Copy, Debug)]
     enum Cookie {
-        /// A read of one block that needs no decision: request, chunk.
-        One(request: u32 = 16, chunk: usize = 42),
         /// A part of a read: request, chunk, whether it has a weight.
         Read(request: u32 = 16, chunk: usize = 42, weight: u32 = 2),
         /// A row's program.
@@ -205,6 +203,8 @@ ftl::cookies! {
         Flush(request: u32 = 16),
         /// The drive's flush for the end.
         Close,
+        /// A read of one block that needs no decision: request, chunk.
+        One(request: u32 = 16, chunk: usize = 42),
     }
 }
 
