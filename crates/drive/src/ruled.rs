@@ -26,7 +26,10 @@ pub fn warning(config: &DriveConfig) -> Option<String> {
         format!("blocks {from} to {last} are no application's of the set {set}, and are refused")
     });
     let flushes = ruled::refuses_flushes(rules).then(|| {
-        format!("the set {set} refuses flushes: who asks for one gets an error; a rule `when op == flush then pass` lets them through")
+        format!(
+            "the set {set} refuses flushes: who asks for one gets an error; a rule \
+             `when op == flush then pass` lets them through"
+        )
     });
     let all: Vec<String> = blocks.into_iter().chain(flushes).collect();
     (!all.is_empty()).then(|| format!("{}: {}", config.name, all.join("; ")))

@@ -2,8 +2,9 @@
 //!
 //! Guarantees: replies go out in the order of their commands, and none before its token is
 //! durable and those of all before it. Where a token fails whose reply waits, an error goes out in
-//! its place, and then nothing more: nobody knows how many replies behind it are lost with it. A
-//! reply that is ready only after its token has failed becomes an error in its place.
+//! its place, and then nothing more: nobody knows how many replies behind it are lost with it. It
+//! does not go out where the client has not yet taken all before it. A reply that is ready only
+//! after its token has failed becomes an error in its place.
 
 use waiting::speculate::{Fate, Lost, Outputs, Token, Tokens};
 
