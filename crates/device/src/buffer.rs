@@ -211,8 +211,8 @@ where
         }
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.told.as_ref()?.stories.get(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.told.as_ref().is_some_and(|told| told.stories.tell_of(number, story))
     }
 }
 

@@ -389,8 +389,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         if let Some(told) = &mut self.told
             && !told.pass_over(done.at - was.came, done.at)
         {
-            let below = self.below.story(self.heard - 1);
-            told.end(was.came, below.as_ref(), Part::Queue, done.at);
+            let below = |story: &mut Story| self.below.tell_story(self.heard - 1, story);
+            told.end(was.came, below, Part::Queue, done.at);
         }
         done.id = was.id;
         self.ready.put(|| done);
@@ -470,7 +470,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Cached<P> {
         }
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.told.as_ref()?.get(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.told.as_ref().is_some_and(|told| told.tell_of(number, story))
     }
 }

@@ -394,8 +394,8 @@ impl<M: Medium> Port for Device<M> {
     }
 
     #[inline]
-    fn story(&self, number: u64) -> Option<Story> {
-        self.units.story(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.units.tell_of(number, story)
     }
 }
 

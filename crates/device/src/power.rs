@@ -254,18 +254,16 @@ impl<P: Port + Heats> Powered<P> {
         if told.pass_over(at - came, at) {
             return;
         }
-        let below = match was_heard {
-            true => heard.get(number).copied().flatten(),
-            false => self.below.story(number),
+        let mut story = Story::default();
+        let is_told = match heard.get(number) {
+            Some(heard) if was_heard => heard.map(|heard| story = heard).is_some(),
+            _ if was_heard => false,
+            _ => self.below.tell_story(number, &mut story),
         };
-        let mut story = Story::at(passes);
-        match below {
-            Some(_) => story.go_on(Part::Queue, below.as_ref(), at),
-            None => story.pass(Part::Target, at),
-        }
+        story.around(is_told, passes, Part::Queue, at);
         story.before(Part::Throttled, awake);
         story.before(Part::Waking, came);
-        *told.tell(came) = story;
+        told.put(&story);
     }
 }
 
@@ -332,7 +330,7 @@ where
         }
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.told.as_ref()?.0.get(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.told.as_ref().is_some_and(|(told, _)| told.tell_of(number, story))
     }
 }

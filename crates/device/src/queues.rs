@@ -106,8 +106,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Queued<P> {
         if let Some(told) = &mut self.told
             && !told.pass_over(done.at - came, done.at)
         {
-            let below = self.below.story(self.given - 1);
-            told.end(came, below.as_ref(), Part::Core, done.at);
+            let below = |story: &mut Story| self.below.tell_story(self.given - 1, story);
+            told.end(came, below, Part::Core, done.at);
         }
     }
 }
@@ -168,7 +168,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Queued<P> {
         }
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.told.as_ref()?.get(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.told.as_ref().is_some_and(|told| told.tell_of(number, story))
     }
 }

@@ -303,38 +303,42 @@ impl Tales {
         (ended.tale, ended.at, ended.how) = (tale, now, how);
     }
 
-    /// The story of a command that so many ended before, of which `took` says how long it
-    /// takes of the channel and, by its kind, of the array. Of one that is forgotten it is
-    /// empty.
-    pub fn story(&self, number: u64, took: impl Fn(&Access) -> [u64; 2]) -> Option<Story> {
-        let Some(ended) = self.ended.get(number) else {
-            return (number < self.ended.count()).then(Story::default);
+    /// Tells the story of a command that so many ended before in place of another; false
+    /// where there was none. `took` says how long it takes of the channel and, by its kind, of
+    /// the array. Of one that is forgotten it is empty.
+    pub fn tell_of(
+        &self,
+        number: u64,
+        story: &mut Story,
+        took: impl Fn(&Access) -> [u64; 2],
+    ) -> bool {
+        let Some(ended) = self.ended.get(number).filter(|ended| ended.tale.is_known) else {
+            *story = Story::default();
+            return number < self.ended.count();
         };
-        let Ended { tale, at, access, how, .. } = ended;
-        if !tale.is_known {
-            return Some(Story::default());
-        }
+        let Ended { tale, at, access, how, more } = ended;
         if *how == How::Flush {
-            let mut story = Story::at(tale.came);
+            story.restart(tale.came);
             story.pass(Part::Flush, *at);
-            return Some(story);
+            return true;
         }
-        let (waits, retries) = self.waits_of(ended);
         let [transfer, array] = if *how == How::Op { took(access) } else { [0; 2] };
+        let retries = if tale.has_more { more.retries } else { 0 };
         let took = [transfer, array.wrapping_add(tale.array), retries];
-        Some(Story::of_operation(tale.came, *at, waits, took))
+        story.of_operation((tale.came, *at), took, |waits| self.add_waits(ended, waits));
+        true
     }
 
-    /// What a command waited for its die, and what it was in the array again.
+    /// Adds what a command waited for its die.
     #[inline]
-    fn waits_of(&self, Ended { tale, more, .. }: &Ended) -> (Waits, u64) {
-        let mut waits = if tale.has_more { more.waits } else { Waits::default() };
-        let (since, retries) =
-            if tale.has_more { (more.since, more.retries) } else { (tale.came, 0) };
-        if tale.until > since {
-            self.histories.read(tale.unit, tale.from, (since, tale.until), &mut waits);
+    fn add_waits(&self, Ended { tale, more, .. }: &Ended, waits: &mut Waits) {
+        let mut since = tale.came;
+        if tale.has_more {
+            (*waits, since) = (more.waits, more.since);
         }
-        (waits, retries)
+        if tale.until > since {
+            self.histories.read(tale.unit, tale.from, (since, tale.until), waits);
+        }
     }
 
     /// As [`crate::OpenChannel::waited_behind`].

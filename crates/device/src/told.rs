@@ -50,12 +50,9 @@ impl Told {
         below: &P,
         (arrived, at): (Time, Time),
     ) -> &mut Story {
-        let (story, below) = (&mut self.up[slot], below.story(self.heard - 1));
-        *story = Story::at(arrived);
-        match below {
-            Some(_) => story.go_on(Part::Queue, below.as_ref(), at),
-            None => story.pass(Part::Target, at),
-        }
+        let story = &mut self.up[slot];
+        let is_told = below.tell_story(self.heard - 1, story);
+        story.around(is_told, arrived, Part::Queue, at);
         story
     }
 
@@ -70,6 +67,6 @@ impl Told {
 
     #[inline(never)]
     fn give_story(&mut self, slot: usize) {
-        *self.stories.tell(self.came[slot].0) = self.up[slot];
+        self.stories.put(&self.up[slot]);
     }
 }

@@ -67,10 +67,10 @@ pub trait Driver {
     /// It may leave out all others.
     fn tell_only(&mut self, _wanted: Wanted) {}
 
-    /// The story of a completion that so many were given before since then; `None`
-    /// where nobody tells.
-    fn story(&self, _number: u64) -> Option<Story> {
-        None
+    /// Tells the story of a completion that so many were given before since then in place of
+    /// another; false where nobody tells.
+    fn tell_story(&self, _number: u64, _story: &mut Story) -> bool {
+        false
     }
 
     /// With nothing outside, lets the drive finish what it does by itself.
@@ -252,8 +252,8 @@ impl<D: Observed> Driver for Virtual<D> {
         self.drive.tell_only(wanted);
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.drive.story(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.drive.tell_story(number, story)
     }
 
     fn rest(&mut self) {

@@ -369,7 +369,7 @@ impl Host {
             let bytes = if keeps { buffer.bytes() } else { &[] };
             let kept = completions.push(place.id, status, (place.start, now), bytes);
             if let Some(told) = told {
-                completions.tell(drive.story(*told).as_ref(), place.start, now);
+                completions.tell(|story| drive.tell_story(*told, story), place.start, now);
                 *told += 1;
             }
             if !buffer.is_empty() {

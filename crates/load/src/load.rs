@@ -8,24 +8,23 @@
 //! depends on pattern, seed and the drive's completions alone. May fail: no
 //! memory for buffers, or a pattern that cannot be.
 
-use std::cell::LazyCell;
-
 use port::story::Wanted;
 use port::{
-    BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape, Status,
-    Story, Time,
+    BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Shape, Status, Story,
+    Time,
 };
 use workload::{Access, Arrivals, Generator, Pattern};
 
 use crate::driver::Driver;
 use crate::tally::Tally;
 use crate::verify::{Ready, Verifier};
+use asked::Asked;
 use drive::error::Error;
-use measure::slowest::Slow;
 pub use recorded::Played;
 use recorded::Recorded;
 use submitter::{AHEAD, Ahead, Submitter};
 
+mod asked;
 mod lone;
 mod plain;
 mod recorded;
@@ -50,18 +49,6 @@ const SLOTS: u64 = (1 << SLOT_BITS) - 1;
 fn request(slot: u32, access: &Access, (placement, queue): (u8, u8), buffer: Buffer) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
     BlockReq { id: slot.into(), op, fua, placement, queue, offset, len, buffer }
-}
-
-/// The story of a request from when it was meant to start until `now`. Of what is
-/// above its drive nothing is told but that it was not taken before.
-fn whole_story(told: Option<&Story>, start: Time, now: Time) -> Story {
-    let mut story = Story::at(start);
-    match told {
-        Some(told) => story.go_on(Part::Queue, Some(told), now),
-        None => story.pass(Part::Target, now),
-    }
-    debug_assert!(story.is_whole() && told.is_none_or(|told| told.end() == now), "{story:?}");
-    story
 }
 
 /// A place for one request.
@@ -148,6 +135,8 @@ pub struct Load {
     is_all_inside: bool,
     /// Which stories the drive was asked for.
     wanted: Wanted,
+    /// That of the request that is recorded, where somebody asks.
+    story: Box<Story>,
     /// The trace that it follows, in place of a pattern.
     recorded: Option<Box<Recorded>>,
     pub(crate) queue: Ring<BlockReq>,
@@ -217,6 +206,7 @@ impl Load {
             batch: 1,
             is_all_inside,
             wanted: Wanted::ALL,
+            story: Box::default(),
             recorded: None,
             queue: Ring::new(slots),
             done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),
@@ -480,20 +470,11 @@ impl Load {
             if slot.counted && status.is_ok() {
                 tally.go_on(now, || driver.gauges());
                 tally.record(op, slot.access.len, now, now.since(slot.start));
-                if let Some(slowest) = &mut tally.slowest {
-                    let Access { offset, len, .. } = slot.access;
-                    let told = || whole_story(driver.story(number).as_ref(), slot.start, now);
-                    let story = LazyCell::new(told);
-                    slowest.note(now.since(slot.start), || Slow::new(op, offset, len, *story));
-                    if let Some(causes) = &mut tally.causes {
-                        causes.note(op, &story);
-                    }
-                    if let Some(tails) = &mut tally.tails
-                        && op != BlockOp::Flush
-                    {
-                        let slow = || Slow::new(op, offset, len, *story);
-                        tails.note(now, now.since(slot.start), number, slow);
-                    }
+                if tally.slowest.is_some() {
+                    let (driver, start) = (&*driver, slot.start);
+                    let (story, is_made) = (&mut *self.story, false);
+                    let asked = Asked { driver, number, start, now, story, is_made };
+                    asked.note(tally, op, &slot.access);
                 }
                 if is_late {
                     tally.late.record(now.since(at));

@@ -307,7 +307,7 @@ impl Runner<'_> {
             load.look_ahead();
         }
         let is_plain = load.is_plain() && self.verifier.is_none() && bursts.is_none();
-        let is_plain = is_plain && tally.causes.is_none() && !is_late;
+        let is_plain = is_plain && !is_late;
         let mut timer = self.timer(load.slots(), load.bs());
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());

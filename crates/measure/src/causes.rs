@@ -7,7 +7,10 @@
 //! their time; memory is taken when it is made, some megabytes, and recording takes
 //! none. Nothing here fails.
 
+use std::mem;
+
 use crate::histogram::{BUCKETS, MAX_NS, bucket_of};
+use port::story::ShortSum;
 use port::{BlockOp, Story, StorySum};
 
 /// Requests that took about as long.
@@ -16,8 +19,35 @@ struct Band {
     requests: u64,
     /// What the first of them took, or less.
     least: u64,
-    /// Of all of them.
+    /// Of all of them but those of late.
     sum: StorySum,
+    /// Of those.
+    late: ShortSum,
+}
+
+impl Band {
+    /// One more.
+    #[inline]
+    fn note(&mut self, story: &Story) {
+        if !self.late.note(story) {
+            self.settle();
+            // One alone is never too long.
+            let _ = self.late.note(story);
+        }
+    }
+
+    /// Those of late are as all others.
+    #[cold]
+    fn settle(&mut self) {
+        self.sum.join_short(&mem::take(&mut self.late));
+    }
+
+    /// Of all of them.
+    fn sum(&self) -> StorySum {
+        let mut sum = self.sum;
+        sum.join_short(&self.late);
+        sum
+    }
 }
 
 /// Some requests, and where their time went.
@@ -44,7 +74,8 @@ impl Kind {
 
     /// Of requests that are in bands already, those of the fastest first.
     pub fn of_bands(bands: impl IntoIterator<Item = Group>) -> Kind {
-        let band = |Group { requests, from, sum }| Band { requests, least: from, sum };
+        let band =
+            |Group { requests, from, sum }| Band { requests, least: from, sum, ..Band::default() };
         Kind { bands: bands.into_iter().map(band).collect() }
     }
 
@@ -54,7 +85,7 @@ impl Kind {
         let band = &mut self.bands[bucket_of(ns.min(MAX_NS))];
         band.least = if band.requests == 0 { ns } else { band.least.min(ns) };
         band.requests += 1;
-        band.sum.note(story);
+        band.note(story);
     }
 
     /// These, too.
@@ -66,7 +97,7 @@ impl Kind {
             let least = if all.requests == 0 { u64::MAX } else { all.least };
             all.least = least.min(more.least);
             all.requests += more.requests;
-            all.sum.join(&more.sum);
+            all.sum.join(&more.sum());
         }
     }
 
@@ -84,7 +115,7 @@ impl Kind {
         for band in self.bands.iter().rev().filter(|band| band.requests > 0) {
             group.requests += band.requests;
             group.from = band.least;
-            group.sum.join(&band.sum);
+            group.sum.join(&band.sum());
             if group.requests >= wanted {
                 return Some(group);
             }

@@ -293,8 +293,9 @@ impl<D: OpenChannel> Parity<D> {
         self.commands.give(id);
         if let Some(stories) = &mut self.stories {
             let came = stories.when(id);
-            let below = self.heard.checked_sub(1).and_then(|number| self.device.story(number));
-            stories.end(came, below.as_ref(), Part::Parity, self.now);
+            let heard = self.heard.checked_sub(1);
+            let below = |story: &mut Story| heard.is_some_and(|n| self.device.tell_story(n, story));
+            stories.end(came, below, Part::Parity, self.now);
         }
         self.answer(held.cmd, held.status, held.failed);
     }
@@ -385,8 +386,8 @@ impl<D: OpenChannel> Port for Parity<D> {
         self.stories = on.then(|| Stories::new(self.depth, waiting));
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.stories.as_ref()?.get(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.stories.as_ref().is_some_and(|stories| stories.tell_of(number, story))
     }
 }
 

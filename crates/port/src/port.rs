@@ -114,11 +114,17 @@ pub trait Port {
     /// It may leave out all others, as its caller will not ask for them.
     fn tell_only(&mut self, _wanted: Wanted) {}
 
-    /// The story of a completion that so many were given before, since it was asked to
-    /// tell. It is there until more is submitted, or time goes on; many a port makes it
-    /// only now.
-    fn story(&self, _number: u64) -> Option<Story> {
-        None
+    /// Tells the story of a completion that so many were given before, since it was asked to
+    /// tell, in place of what is there; false where it has none. It is there until more is
+    /// submitted, or time goes on; many a port makes it only now.
+    fn tell_story(&self, _number: u64, _story: &mut Story) -> bool {
+        false
+    }
+
+    /// The same as a value.
+    fn story(&self, number: u64) -> Option<Story> {
+        let mut story = Story::default();
+        self.tell_story(number, &mut story).then_some(story)
     }
 }
 
@@ -199,7 +205,7 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).tell_only(wanted);
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        (**self).story(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        (**self).tell_story(number, story)
     }
 }

@@ -15,7 +15,7 @@ mod sum;
 
 pub use latest::Latest;
 pub use stories::{Stories, Wanted};
-pub use sum::StorySum;
+pub use sum::{ShortSum, StorySum};
 
 use crate::Time;
 
@@ -190,33 +190,45 @@ impl Story {
     /// That of an operation of a die, which waited so for that and took so long on the
     /// channel, in the array, and in the array again. What is left of its time it waited for
     /// its channel.
-    pub fn of_operation(start: Time, end: Time, die: Waits, of: [u64; 3]) -> Story {
-        let mut story = Story { end, die, ..Story::at(start) };
-        let known = of.iter().chain(&die).sum::<u64>();
-        story.parts[Part::Channel as usize] = end - start - known;
-        for (part, ns) in [Part::Transfer, Part::Array, Part::Retries].into_iter().zip(of) {
-            story.parts[part as usize] = ns;
-        }
-        story
+    /// It becomes one that begins and ends now, where it lies.
+    #[inline]
+    pub fn restart(&mut self, now: Time) {
+        (self.start, self.end) = (now, now);
+        self.parts.fill(0);
+        self.die.fill(0);
     }
 
-    /// That of a command which came then and ends now, mostly by one of which the layer
-    /// below says this: what was before that went to `wait`. Where that layer tells nothing,
-    /// all of it is the target's.
+    /// It becomes that of an operation of a die, to which `waited` adds what that waited for
+    /// behind what, and which took so long on the channel, in the array, and in the array
+    /// again. What is left of its time it waited for its channel.
     #[inline]
-    pub fn around(below: Option<&Story>, came: Time, wait: Part, now: Time) -> Story {
-        match below {
-            Some(below) if below.end == now && below.start >= came => {
-                let mut story = *below;
-                story.before(wait, came);
-                story
-            }
-            below => {
-                let mut story = Story::at(came);
-                story.pass(if below.is_some() { wait } else { Part::Target }, now);
-                story
-            }
+    pub fn of_operation(
+        &mut self,
+        (start, end): (Time, Time),
+        of: [u64; 3],
+        waited: impl FnOnce(&mut Waits),
+    ) {
+        self.restart(start);
+        self.end = end;
+        waited(&mut self.die);
+        let known = of.iter().chain(&self.die).sum::<u64>();
+        self.parts[Part::Channel as usize] = end - start - known;
+        for (part, ns) in [Part::Transfer, Part::Array, Part::Retries].into_iter().zip(of) {
+            self.parts[part as usize] = ns;
         }
+    }
+
+    /// It becomes that of a command which came then and ends now, mostly by one of which the
+    /// layer below told this, if it `is_told`: what was before that went to `wait`, and all of
+    /// it where the one below is of another time. Where that layer tells nothing, all of it is
+    /// the target's.
+    #[inline]
+    pub fn around(&mut self, is_told: bool, came: Time, wait: Part, now: Time) {
+        if is_told && self.end == now && self.start >= came {
+            return self.before(wait, came);
+        }
+        self.restart(came);
+        self.pass(if is_told { wait } else { Part::Target }, now);
     }
 
     /// When it begins.

@@ -279,8 +279,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
                 *heard += 1;
                 if matches!(whole.left, 1 | UNCUT) {
                     let at = if whole.left == UNCUT { piece.at } else { whole.at.max(piece.at) };
-                    let below = port.story(*heard - 1);
-                    stories.end(stories.when(slot), below.as_ref(), Part::Queue, at);
+                    let below = |story: &mut Story| port.tell_story(*heard - 1, story);
+                    stories.end(stories.when(slot), below, Part::Queue, at);
                 }
             } else if whole.left == UNCUT && ready.is_empty() && done.room() > 0 {
                 pieces.pop_to(done).id = whole.id;
@@ -394,8 +394,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
         self.stories = on.then(|| Stories::new(depth, self.ready.len()));
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.stories.as_ref()?.get(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.stories.as_ref().is_some_and(|stories| stories.tell_of(number, story))
     }
 }
 

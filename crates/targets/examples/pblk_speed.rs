@@ -128,10 +128,10 @@ impl Port for Top {
         }
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
         match self {
-            Top::Drive(drive) => drive.story(number),
-            Top::Layer(context, _) => context.story(number),
+            Top::Drive(drive) => drive.tell_story(number, story),
+            Top::Layer(context, _) => context.tell_story(number, story),
         }
     }
 }

@@ -41,9 +41,10 @@ impl Units {
         }
     }
 
-    /// The story of a command that so many ended before.
-    pub fn story(&self, number: u64) -> Option<Story> {
-        self.tales.as_ref()?.story(number, |access| {
+    /// Tells the story of a command that so many ended before in place of another.
+    pub fn tell_of(&self, number: u64, story: &mut Story) -> bool {
+        let Some(tales) = &self.tales else { return false };
+        tales.tell_of(number, story, |access| {
             let Access { kind, count, tags, inside } = *access;
             let (transfer, array) = match kind {
                 OpKind::Read => {

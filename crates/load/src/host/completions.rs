@@ -82,14 +82,12 @@ impl Completions {
         Ok(())
     }
 
-    /// What the drive tells of the last one.
-    pub(super) fn tell(&mut self, told: Option<&Story>, start: Time, now: Time) {
+    /// What the drive tells of the last one, if it does.
+    pub(super) fn tell(&mut self, told: impl FnOnce(&mut Story) -> bool, start: Time, now: Time) {
         let Some(stories) = &mut self.stories else { return };
-        let mut story = Story::at(start);
-        match told {
-            Some(told) => story.go_on(Part::Queue, Some(told), now),
-            None => story.pass(Part::Target, now),
-        }
+        let mut story = Story::default();
+        let is_told = told(&mut story);
+        story.around(is_told, start, Part::Queue, now);
         stories.push(story);
     }
 
@@ -100,7 +98,7 @@ impl Completions {
         self.statuses.push(Status::ABORTED.0);
         self.submitted.push(start.0);
         self.completed.push(end.0);
-        self.tell(None, start, now);
+        self.tell(|_| false, start, now);
     }
 
     /// These and others after them.

@@ -117,10 +117,12 @@ impl Load {
     /// Whether more is asked of what has just ended, at `now`, than how long it took: its
     /// story is wanted, or some wait in front of the drive, which says that it was full.
     /// Else, where the slowest are kept, it is counted among those that they were slower
-    /// than.
+    /// than. Where the time of [all](Load::tell_all) is told, no more is asked.
     #[inline(always)]
     pub fn asks_more(&mut self, now: Time, tally: &mut Tally) -> bool {
-        let Some(slowest) = &mut tally.slowest else { return false };
+        let Some(slowest) = tally.slowest.as_mut().filter(|_| tally.causes.is_none()) else {
+            return false;
+        };
         let Load { queue, done, slots, wanted, .. } = self;
         // What began first took longest.
         let start = match done.len() {

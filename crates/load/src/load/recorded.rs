@@ -111,6 +111,7 @@ impl Load {
             batch: usize::MAX,
             is_all_inside: depth.is_some(),
             wanted: Wanted::ALL,
+            story: Box::default(),
             recorded: Some(Box::new(recorded)),
             queue: Ring::new(slots),
             done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),

@@ -28,6 +28,9 @@ pub(super) fn plain_turns(
     let Some(mut lone) = lone else {
         let goes_on =
             |load: &mut Load, course: &mut Course, tally: &mut Tally, now, of: &dyn Driver| {
+                if tally.causes.is_some() {
+                    load.tell_all(now, tally, of);
+                }
                 let ended = load.complete_plain(now, tally, of);
                 course.look(now, tally.written);
                 load.issue_plain(now, &mut course.left, ended, of);

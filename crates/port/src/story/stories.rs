@@ -78,20 +78,36 @@ impl Stories {
     #[inline]
     pub fn tell(&mut self, at: Time) -> &mut Story {
         let story = self.told.tell();
-        *story = Story::at(at);
+        story.restart(at);
         story
     }
 
-    /// The story of a command that came then and ends now: as [`Story::around`].
+    /// The story of the next completion.
     #[inline]
-    pub fn end(&mut self, came: Time, below: Option<&Story>, wait: Part, now: Time) {
-        *self.told.tell() = Story::around(below, came, wait, now);
+    pub fn put(&mut self, story: &Story) {
+        *self.told.tell() = *story;
     }
 
-    /// The story of a completion that so many were before, if it is still there.
+    /// The story of a command that came then and ends now, of which `below` tells what the
+    /// layer below knows, if it does: as [`Story::around`].
     #[inline]
-    pub fn get(&self, number: u64) -> Option<Story> {
-        self.told.get(number).copied()
+    pub fn end(
+        &mut self,
+        came: Time,
+        below: impl FnOnce(&mut Story) -> bool,
+        wait: Part,
+        now: Time,
+    ) {
+        let story = self.told.tell();
+        let is_told = below(story);
+        story.around(is_told, came, wait, now);
+    }
+
+    /// Tells the story of a completion that so many were before in place of another; false
+    /// where it is not there any more.
+    #[inline]
+    pub fn tell_of(&self, number: u64, story: &mut Story) -> bool {
+        self.told.get(number).map(|told| *story = *told).is_some()
     }
 }
 
@@ -104,23 +120,30 @@ mod tests {
         let mut stories = Stories::new(4, 1);
         stories.came(2, Time(5));
         stories.came(3, Time(9));
-        let mut below = Story::at(Time(7));
-        below.pass(Part::Array, Time(30));
-        stories.end(stories.when(2), Some(&below), Part::Queue, Time(30));
-        stories.end(stories.when(3), Some(&below), Part::Parity, Time(30));
-        stories.end(stories.when(3), None, Part::Parity, Time(30));
-        assert_eq!(stories.get(0), Some(Story::default()));
-        let story = stories.get(1).unwrap();
+        let below = |story: &mut Story| {
+            *story = Story::at(Time(7));
+            story.pass(Part::Array, Time(30));
+            true
+        };
+        stories.end(stories.when(2), below, Part::Queue, Time(30));
+        stories.end(stories.when(3), below, Part::Parity, Time(30));
+        stories.end(stories.when(3), |_| false, Part::Parity, Time(30));
+        let get = |stories: &Stories, number| {
+            let mut story = Story::at(Time(99));
+            stories.tell_of(number, &mut story).then_some(story)
+        };
+        assert_eq!(get(&stories, 0), Some(Story::default()));
+        let story = get(&stories, 1).unwrap();
         assert_eq!((story.ns_of(Part::Queue), story.ns_of(Part::Array)), (2, 23));
         for (number, part) in [(2, Part::Parity), (3, Part::Target)] {
-            assert_eq!(stories.get(number).unwrap().ns_of(part), 21);
+            assert_eq!(get(&stories, number).unwrap().ns_of(part), 21);
         }
-        assert_eq!(stories.get(4), None);
+        assert_eq!(get(&stories, 4), None);
         stories.tell_only(Wanted { from: 10, since: Time(50) });
         assert!(stories.pass_over(9, Time(49)) && !stories.pass_over(10, Time(49)));
         assert!(!stories.pass_over(9, Time(50)), "all that ends then is asked for");
         (0..8).for_each(|at| _ = stories.tell(Time(at)));
-        assert_eq!(stories.get(4), None, "others lie there");
-        assert_eq!(stories.get(12).unwrap().start(), Time(7));
+        assert_eq!(get(&stories, 4), None, "others lie there");
+        assert_eq!(get(&stories, 12).unwrap().start(), Time(7));
     }
 }

@@ -3,7 +3,7 @@
 //! Guarantees: sums are exact, however many requests there were and however long each
 //! took, so that parts sum to the time. Nothing here fails.
 
-use super::{Cause, PARTS, Part, Place, Story, named, place_of};
+use super::{Cause, PARTS, Part, Place, Story, Waits, named, place_of};
 
 /// Where the time of some requests went, all of them together, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,12 @@ impl StorySum {
     pub fn note(&mut self, story: &Story) {
         add_all(&mut self.parts, story.parts);
         add_all(&mut self.die, story.die);
+    }
+
+    /// Those few, too.
+    pub fn join_short(&mut self, few: &ShortSum) {
+        add_all(&mut self.parts, few.parts);
+        add_all(&mut self.die, few.die);
     }
 
     /// These, too.
@@ -60,6 +66,28 @@ impl StorySum {
     /// What went to a part.
     pub fn ns_of(&self, part: Part) -> u128 {
         self.parts[part as usize]
+    }
+}
+
+/// The same of so few that a number has what they took, to which one is added quickly.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShortSum {
+    ns: u64,
+    parts: [u64; PARTS.len()],
+    die: Waits,
+}
+
+impl ShortSum {
+    /// One more has this story, if what all of them took is below 2^64 ns then: else false,
+    /// and it is not among them.
+    #[inline]
+    #[must_use]
+    pub fn note(&mut self, story: &Story) -> bool {
+        let Some(ns) = self.ns.checked_add(story.ns()) else { return false };
+        self.ns = ns;
+        self.parts.iter_mut().zip(&story.parts).for_each(|(all, ns)| *all += ns);
+        self.die.iter_mut().zip(&story.die).for_each(|(all, ns)| *all += ns);
+        true
     }
 }
 

@@ -490,7 +490,7 @@ impl<D: OpenChannel> Port for Pblk<D> {
         }
     }
 
-    fn story(&self, number: u64) -> Option<Story> {
-        self.story_of(number)
+    fn tell_story(&self, number: u64, story: &mut Story) -> bool {
+        self.tell_of(number, story)
     }
 }

@@ -309,7 +309,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         if told.wanted.has(now - told.tales[slot as usize].came, now) {
-            self.tell_story(slot, now);
+            self.note_end(slot, now);
         } else {
             told.ended.pass_over();
         }
@@ -317,7 +317,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Of it a story is asked for. Mostly what it is made of is noted.
     #[inline(never)]
-    fn tell_story(&mut self, slot: u32, now: Time) {
+    fn note_end(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let Tale { came: start, was_parked, is_begun, .. } = told.tales[slot as usize];
         let Request { op, fua, .. } = self.host.requests[slot];
@@ -354,13 +354,15 @@ impl<D: OpenChannel> Pblk<D> {
         let Tale { was_parked, is_begun, .. } = told.tales[slot as usize];
         let start = told.since(slot);
         let mut story = match is_begun {
-            _ if op == BlockOp::Read => Story::around(below.as_ref(), start, Part::Queue, now),
             true => told.more[slot as usize].so_far,
             false => Story::at(start),
         };
-        if op == BlockOp::Flush || (fua && op != BlockOp::Read) {
+        if op == BlockOp::Read {
+            story = below.unwrap_or_default();
+            story.around(below.is_some(), start, Part::Queue, now);
+        } else if op == BlockOp::Flush || fua {
             story.go_on(Part::Flush, below.as_ref(), now);
-        } else if op != BlockOp::Read {
+        } else {
             wait(&mut story, &told.waited(slot, now));
         }
         if was_parked {
@@ -370,21 +372,24 @@ impl<D: OpenChannel> Pblk<D> {
         (ended.kind, ended.whole) = (Kind::Whole, story);
     }
 
-    /// The story of a request that so many ended before.
-    pub(super) fn story_of(&self, number: u64) -> Option<Story> {
-        let ended = self.told.as_ref()?.ended.get(number)?;
-        Some(match ended.kind {
-            Kind::Whole => ended.whole,
+    /// Tells the story of a request that so many ended before in place of another; false where
+    /// there is none.
+    pub(super) fn tell_of(&self, number: u64, story: &mut Story) -> bool {
+        let Some(ended) = self.told.as_ref().and_then(|told| told.ended.get(number)) else {
+            return false;
+        };
+        match ended.kind {
+            Kind::Whole => *story = ended.whole,
             Kind::Read => {
-                let below = self.device.story(ended.below);
-                Story::around(below.as_ref(), ended.start, Part::Queue, ended.end)
+                let is_told = self.device.tell_story(ended.below, story);
+                story.around(is_told, ended.start, Part::Queue, ended.end);
             }
             Kind::Write => {
-                let mut story = Story::at(ended.start);
-                wait(&mut story, &ended.waits);
-                story
+                story.restart(ended.start);
+                wait(story, &ended.waits);
             }
-        })
+        }
+        true
     }
 
     /// Whether reads are to be [made stories of](Pblk::make_stories) before the drive goes
@@ -401,9 +406,10 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn make_stories(&mut self) {
         let Some(count) = self.told.as_ref().map(|told| told.ended.count()) else { return };
         for number in count - self.host.ready.len() as u64..count {
-            let story = self.story_of(number);
-            if let Some(told) = &mut self.told
-                && let (Some(ended), Some(story)) = (told.ended.get_mut(number), story)
+            let mut story = Story::default();
+            if self.tell_of(number, &mut story)
+                && let Some(told) = &mut self.told
+                && let Some(ended) = told.ended.get_mut(number)
             {
                 (ended.kind, ended.whole) = (Kind::Whole, story);
             }
