@@ -166,18 +166,18 @@ impl Histogram {
 
     /// Mean, extremes and percentiles.
     pub fn summary(&self) -> Summary {
-        let enough = |p, samples| self.percentile(p).filter(|_| self.count >= samples);
+        let enough = |p| self.percentile(p).filter(|_| self.count >= Summary::samples(p));
         Summary {
             mean: self.mean(),
             min: self.min(),
             max: self.max(),
             n: self.count,
-            p50: enough(50.0, 1),
-            p90: enough(90.0, 1),
-            p99: enough(99.0, 1),
-            p999: enough(99.9, Summary::P999_SAMPLES),
-            p9999: enough(99.99, Summary::P9999_SAMPLES),
-            p99999: enough(99.999, Summary::P99999_SAMPLES),
+            p50: enough(50.0),
+            p90: enough(90.0),
+            p99: enough(99.0),
+            p999: enough(99.9),
+            p9999: enough(99.99),
+            p99999: enough(99.999),
         }
     }
 
@@ -244,7 +244,7 @@ impl std::fmt::Debug for Histogram {
 }
 
 /// What a report says about a histogram. Times are in nanoseconds. A
-/// percentile that has too few values behind it is `None`.
+/// percentile that has [too few values](Summary::samples) is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// The mean; `None` when there are no values, as for all below.
@@ -261,21 +261,19 @@ pub struct Summary {
     pub p90: Option<u64>,
     /// The 99th percentile.
     pub p99: Option<u64>,
-    /// The 99.9th percentile, from [`Summary::P999_SAMPLES`] values on.
+    /// The 99.9th percentile.
     pub p999: Option<u64>,
-    /// The 99.99th percentile, from [`Summary::P9999_SAMPLES`] values on.
+    /// The 99.99th percentile.
     pub p9999: Option<u64>,
-    /// The 99.999th percentile, from [`Summary::P99999_SAMPLES`] values on.
+    /// The 99.999th percentile.
     pub p99999: Option<u64>,
 }
 
 impl Summary {
-    /// Values that the 99.9th percentile needs.
-    pub const P999_SAMPLES: u64 = 10_000;
-    /// Values that the 99.99th percentile needs.
-    pub const P9999_SAMPLES: u64 = 100_000;
-    /// Values that the 99.999th percentile needs.
-    pub const P99999_SAMPLES: u64 = 10_000_000;
+    /// Values that a percentile needs: ten are to be beyond it.
+    pub fn samples(p: f64) -> u64 {
+        (1000.0 / (100.0 - p)).round() as u64
+    }
 }
 
 /// A histogram that is kept for later: only the buckets in use, 8 bytes each.
@@ -370,20 +368,18 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_needs_its_samples() {
-        let mut h = Histogram::new();
-        (0..9_999).for_each(|v| h.record(v));
-        assert_eq!(h.summary().p999, None);
-        assert!(h.summary().p99.is_some());
-        h.record(1);
-        assert!(h.summary().p999.is_some());
-        assert_eq!(h.summary().p9999, None);
-        for _ in 0..90_000 {
-            h.record(7);
+    fn a_percentile_needs_ten_values_beyond_it() {
+        let told = |n: u64| {
+            let mut h = Histogram::new();
+            h.record_many(7, n);
+            let Summary { p50, p90, p99, p999, p9999, p99999, .. } = h.summary();
+            [p50, p90, p99, p999, p9999, p99999].map(|p| p.is_some())
+        };
+        let from = [20, 100, 1000, 10_000, 100_000, 1_000_000];
+        for (at, n) in from.into_iter().enumerate() {
+            let expected = |told: usize| std::array::from_fn(|p| p < told);
+            assert_eq!((told(n - 1), told(n)), (expected(at), expected(at + 1)), "{n}");
         }
-        // The exact value is 9988; its bucket's middle is above the maximum.
-        assert_eq!(h.summary().p9999, Some(9_998));
-        assert_eq!(h.summary().p99999, None);
     }
 
     #[test]

@@ -322,11 +322,12 @@ impl Report {
             let bar = get(&self.latency_ns).map(|ns| log_bar(ns, shortest, longest, room));
             let bar = bar.unwrap_or_default();
             writeln!(out.text, "{}", format!("{label:<10}{cells}   {bar}").trim_end())?;
-            let need = NEEDS.iter().find(|(name, _)| *name == label);
-            if let Some((_, n)) = need
+            let percentile = label.strip_prefix('p').and_then(|p| p.parse().ok());
+            if let Some(p) = percentile
                 && columns.iter().any(|(_, d)| get(&d.latency_ns).is_none())
             {
-                missing.push(format!("{label} needs {} I/Os", count(*n as f64)));
+                let n = Summary::samples(p) as f64;
+                missing.push(format!("{label} needs {} I/Os", count(n)));
             }
         }
         if !missing.is_empty() {
@@ -399,13 +400,6 @@ impl Report {
         }
     }
 }
-
-/// Percentiles that need many samples, and how many.
-const NEEDS: [(&str, u64); 3] = [
-    ("p99.9", Summary::P999_SAMPLES),
-    ("p99.99", Summary::P9999_SAMPLES),
-    ("p99.999", Summary::P99999_SAMPLES),
-];
 
 /// Gives one figure of a summary, in nanoseconds.
 type Get = fn(&Summary) -> Option<f64>;

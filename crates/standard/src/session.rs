@@ -365,10 +365,10 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 }
 
-/// The summary of some latencies, of which there must be enough for a percentile that
-/// needs so many.
-pub fn enough(latency: &Histogram, percentile: (&str, u64), of: &str) -> Result<Summary, Halt> {
-    let (summary, (name, samples)) = (latency.summary(), percentile);
+/// The summary of some latencies, of which there must be enough for a percentile.
+pub fn enough(latency: &Histogram, percentile: (&str, f64), of: &str) -> Result<Summary, Halt> {
+    let (summary, (name, samples)) =
+        (latency.summary(), (percentile.0, Summary::samples(percentile.1)));
     if summary.n < samples {
         let n = summary.n;
         return void(format!(
@@ -380,13 +380,13 @@ pub fn enough(latency: &Histogram, percentile: (&str, u64), of: &str) -> Result<
 
 /// The 99th percentile, in ns; none where there are too few samples for it.
 pub fn tail(latency: &Histogram) -> Option<f64> {
-    (latency.count() >= P99.1).then(|| latency.percentile(99.0))?.map(|ns| ns as f64)
+    latency.summary().p99.map(|ns| ns as f64)
 }
 
-/// The 99th percentile as [`enough`] has it: a tenth of what the next nine needs.
-pub const P99: (&str, u64) = ("p99", Summary::P999_SAMPLES / 10);
+/// The 99th percentile as [`enough`] has it.
+pub const P99: (&str, f64) = ("p99", 99.0);
 /// The 99.9th.
-pub const P999: (&str, u64) = ("p99.9", Summary::P999_SAMPLES);
+pub const P999: (&str, f64) = ("p99.9", 99.9);
 
 fn stopped() -> Error {
     Error::Failed("stopped before its end: there is no result".into())
