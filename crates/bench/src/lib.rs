@@ -450,6 +450,7 @@ impl<'a> Bench<'a> {
             bytes_per_second: per_second(bytes),
             latency_ns: all.summary(),
             distribution: all.distribution(),
+            percentiles_within: tally.within(),
             read: both.then_some(read),
             write: both.then_some(write),
             write_amplification: WriteAmplification::from_blocks(

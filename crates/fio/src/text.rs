@@ -186,6 +186,7 @@ pub fn report(told: &Told, about: &About) -> Report {
         bytes_per_second: per_second(bytes),
         latency_ns: all.summary(),
         distribution: all.distribution(),
+        percentiles_within: tally.within(),
         read: both.then_some(read),
         write: both.then_some(write),
         write_amplification: if tells { amplification() } else { None },

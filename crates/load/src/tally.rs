@@ -6,7 +6,7 @@
 //! Nothing here fails.
 
 use flash::Energy;
-use measure::{Dies, Finished, Gauges, Histogram, KINDS, Row, Series};
+use measure::{Dies, Finished, Gauges, Histogram, KINDS, Row, Series, Within};
 use port::story::Wanted;
 use port::{BlockOp, Time};
 use targets::WriteCounters;
@@ -249,6 +249,11 @@ impl Tally {
             tails.clone().tell(&mut rows, self.over.width());
         }
         rows
+    }
+
+    /// Within what the percentiles of those in rows lie.
+    pub fn within(&self) -> Option<Within> {
+        self.over.within()
     }
 
     /// The tallies of cores that ran at the same time, as one: from the first

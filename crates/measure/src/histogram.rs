@@ -38,6 +38,11 @@ fn middle_of(bucket: usize) -> u64 {
     if start >= MAX_NS { MAX_NS } else { start + (1 << (shift - 1)) }
 }
 
+/// The values in the middles of the buckets before and after one.
+pub(crate) fn around(bucket: usize) -> [u64; 2] {
+    [middle_of(bucket.saturating_sub(1)), middle_of((bucket + 1).min(BUCKETS - 1))]
+}
+
 /// How many nanoseconds, how often.
 #[derive(Clone)]
 pub struct Histogram {
@@ -295,6 +300,11 @@ impl Packed {
 
     fn open(cell: u64) -> (usize, u64) {
         ((cell >> Self::COUNT_BITS) as usize, cell & Self::COUNT_MASK)
+    }
+
+    /// The buckets in use, and how many values each has.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.cells.iter().map(|&cell| Packed::open(cell))
     }
 
     /// The two together.

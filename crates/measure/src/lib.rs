@@ -8,6 +8,7 @@
 //! - [`Dies`]: how busy each die was, over drive time.
 //! - [`Steady`]: whether the drive has settled.
 //! - [`mod@file`]: whether a file may be written over.
+//! - [`Within`]: within what the percentiles of a run lie.
 //! - [`formula`]: the write amplification that a correct drive must show.
 //! - [`options`]: values of a command's options.
 //! - [`units`]: sizes, times and rates, read and printed.
@@ -30,6 +31,7 @@ pub mod slowest;
 pub mod steady;
 pub mod units;
 pub mod why;
+pub mod within;
 
 pub use dies::Dies;
 pub use histogram::{Distribution, Histogram, Summary};
@@ -38,3 +40,4 @@ pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
 pub use row::{Programmed, Row, Tail, TailPart};
 pub use series::{Finished, Gauges, KINDS, Series};
 pub use steady::{Round, Steady, Verdict, Window};
+pub use within::Within;

@@ -16,6 +16,7 @@ use crate::histogram::{Distribution, Histogram, Summary};
 use crate::row::Row;
 use crate::steady::{ROUND_NS, WINDOW as WINDOW_FULL};
 use crate::units::{bytes_decimal, count, counted, time_ns};
+use crate::within::Within;
 
 /// The longest text report.
 pub const MAX_LINES: usize = 40;
@@ -56,6 +57,8 @@ pub struct Report {
     pub latency_ns: Summary,
     /// How the latencies of all I/Os lie.
     pub distribution: Distribution,
+    /// Within what the percentiles of all I/Os lie; `None` with too few rows.
+    pub percentiles_within: Option<Within>,
     /// Reads alone, where there are writes as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<Direction>,

@@ -11,6 +11,7 @@
 
 use crate::histogram::{Histogram, Packed};
 use crate::row::{Programmed, Row};
+use crate::within::Within;
 
 /// The most rows that are kept.
 pub const MAX_ROWS: usize = 2048;
@@ -264,6 +265,12 @@ impl Finished {
     /// How long a row is, but the last, in ns.
     pub fn width(&self) -> u64 {
         self.width
+    }
+
+    /// Within what the percentiles of all rows lie. A last row that is shorter than the
+    /// others counts for as much as it has.
+    pub fn within(&self) -> Option<Within> {
+        Within::of(&self.closed.iter().map(|row| &row.latency).collect::<Vec<_>>())
     }
 
     /// The rows, oldest first. A last one shorter than `shortest_ns` is in the

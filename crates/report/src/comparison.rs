@@ -6,7 +6,7 @@ use std::fmt::Write;
 use measure::units::{bytes_decimal, count, time_ns};
 use serde_json::{Value, json};
 
-use crate::run::{Job, Latency, Row, Run};
+use crate::run::{Job, Latency, Row, Run, Within};
 use crate::waver::waver;
 
 /// Columns of a name at most; what is longer loses its beginning.
@@ -298,6 +298,16 @@ pub(crate) fn of_rows(run: &Run, get: impl Fn(&Row) -> Option<f64>) -> Vec<f64> 
     whole.filter_map(get).collect()
 }
 
+/// A percentile of all, and within what it lies.
+type Percentile = (&'static str, fn(Latency) -> Option<f64>, fn(Within) -> Option<[f64; 2]>);
+const PERCENTILES: [Percentile; 5] = [
+    ("latency: p50", |latency| latency.p50, |within| within.p50),
+    ("latency: p90", |latency| latency.p90, |within| within.p90),
+    ("latency: p99", |latency| latency.p99, |within| within.p99),
+    ("latency: p99.9", |latency| latency.p999, |within| within.p999),
+    ("latency: p99.99", |latency| latency.p9999, |within| within.p9999),
+];
+
 /// Figures of reads, or writes, alone.
 type Part = (&'static str, bool, fn(Latency) -> Option<f64>);
 const PARTS: [Part; 6] = [
@@ -331,17 +341,14 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         let waver = run.depth().and_then(|_| rate(run));
         Cell { value: run.latency_ns.mean, waver }
     });
-    add("latency: p50", Unit::Time, &|run| Cell {
-        value: run.latency_ns.p50,
-        waver: waver(&of_rows(run, |row| row.p50)),
-    });
-    add("latency: p90", Unit::Time, &|run| known(run.latency_ns.p90));
-    add("latency: p99", Unit::Time, &|run| known(run.latency_ns.p99));
-    add("latency: p99.9", Unit::Time, &|run| Cell {
-        value: run.latency_ns.p999,
-        waver: waver(&of_rows(run, |row| row.p999)),
-    });
-    add("latency: p99.99", Unit::Time, &|run| known(run.latency_ns.p9999));
+    for (name, get, within) in PERCENTILES {
+        add(name, Unit::Time, &|run| Cell {
+            value: get(run.latency_ns),
+            waver: get(run.latency_ns).zip(run.percentiles_within.and_then(within)).map(
+                |(value, [low, high])| (value - low).max(high - value).max(0.0) / value.max(1.0),
+            ),
+        });
+    }
     add("latency: p99.999", Unit::Time, &|run| known(run.latency_ns.p99999));
     add("latency: longest", Unit::Time, &|run| known(run.latency_ns.max));
     for (name, reads, get) in PARTS {
@@ -458,6 +465,29 @@ mod tests {
         assert!((steady.waver.unwrap() - waver).abs() < 1e-5, "{steady:?}");
         assert_eq!(steady.is_beyond_noise(), Some(true));
         assert_eq!(of(rows(1e5, 3e4), rows(1.1e5, 3e4)).is_beyond_noise(), Some(false));
+    }
+
+    /// Of half reads, half writes it is now that of the one, now that of the other.
+    #[test]
+    fn a_median_that_jumps_from_seed_to_seed_is_noise() {
+        let with = |p50: f64, within: Value| {
+            let mut json = report(&[1e5; 6]);
+            json["latency_ns"]["p50"] = p50.into();
+            json["percentiles_within"] = json!({ "p50": within });
+            Run::from_json("a", json).unwrap()
+        };
+        let beyond = |a: Run, b: Run| {
+            let comparison = Comparison::new(&[a, b]);
+            let median = comparison.figures.iter().find(|f| f.name == "latency: p50").unwrap();
+            median.difference(1).unwrap().is_beyond_noise()
+        };
+        let wide = json!([8500, 69_000]);
+        for (a, b) in [(8544.0, 68_864.0), (68_864.0, 8544.0), (8544.0, 8544.0)] {
+            assert_eq!(beyond(with(a, wide.clone()), with(b, wide.clone())), Some(false));
+        }
+        let (a, b) = (with(1e5, json!([99_000, 101_000])), with(1.05e5, json!([104_000, 106_000])));
+        assert_eq!(beyond(a, b), Some(true));
+        assert_eq!(beyond(with(1e5, Value::Null), with(2e5, wide)), None);
     }
 
     #[test]

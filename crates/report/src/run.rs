@@ -62,6 +62,25 @@ impl Latency {
     }
 }
 
+/// The lowest and highest, in ns, that percentiles of all may be, where that is known.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[allow(missing_docs)]
+pub struct Within {
+    pub p50: Option<[f64; 2]>,
+    pub p90: Option<[f64; 2]>,
+    pub p99: Option<[f64; 2]>,
+    pub p999: Option<[f64; 2]>,
+    pub p9999: Option<[f64; 2]>,
+}
+
+impl Within {
+    /// All that it has.
+    fn all(&self) -> impl Iterator<Item = f64> {
+        let Within { p50, p90, p99, p999, p9999 } = *self;
+        [p50, p90, p99, p999, p9999].into_iter().flatten().flatten()
+    }
+}
+
 /// A distribution without ends that have nothing.
 fn filled(Distribution { below_ns, n }: Distribution) -> Distribution {
     let (below_ns, n) = below_ns.into_iter().zip(n).filter(|&(_, n)| n > 0).unzip();
@@ -186,6 +205,8 @@ pub struct Run {
     pub bytes_per_second: f64,
     pub latency_ns: Latency,
     pub distribution: Distribution,
+    /// Not of a report before there was this.
+    pub percentiles_within: Option<Within>,
     pub read: Option<Direction>,
     pub write: Option<Direction>,
     pub write_amplification: Option<Amplification>,
@@ -294,6 +315,7 @@ impl Run {
             figures.push(iops);
             figures.extend(latency.all());
         }
+        figures.extend(self.percentiles_within.iter().flat_map(Within::all));
         if let Some(Amplification { total, user, gc, padding, metadata }) = self.write_amplification
         {
             figures.extend([total, user, gc, padding, metadata]);

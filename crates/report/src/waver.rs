@@ -9,29 +9,19 @@
 //! is too much where rows rise and fall in turn, and too little where they do not over
 //! the whole run.
 
-/// Batches at most. Fewer, longer ones are less alike.
-const BATCHES: usize = 20;
-/// Rows without which nothing is said.
-const LEAST: usize = 5;
-/// Student's t of 95 %, two-sided, for 4 to 19 degrees of freedom.
-const STUDENT: [f64; BATCHES - LEAST + 1] = [
-    2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093,
-];
+use measure::within::{BATCHES, student};
 
 /// By what part of it the mean of `rows` may be off, with 95 %. `None` with
 /// too few rows, or of a mean that is zero.
 pub fn waver(rows: &[f64]) -> Option<f64> {
-    if rows.len() < LEAST {
-        return None;
-    }
-    let each = rows.len().div_ceil(BATCHES);
+    let each = rows.len().div_ceil(BATCHES).max(1);
     let means: Vec<f64> = rows.chunks_exact(each).map(mean).collect();
+    let t = student(means.len())?;
     let all = mean(&means);
     let squares: f64 = means.iter().map(|m| (m - all).powi(2)).sum();
     let n = means.len() as f64;
     let error = (squares / (n - 1.0) / n).sqrt();
-    (all > 0.0).then_some(STUDENT[means.len() - LEAST] * error / all)
+    (all > 0.0).then_some(t * error / all)
 }
 
 fn mean(values: &[f64]) -> f64 {

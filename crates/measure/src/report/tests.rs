@@ -55,6 +55,7 @@ fn sample() -> Report {
         bytes_per_second: 1.024e9,
         latency_ns: summary(1_000_000),
         distribution: Distribution::default(),
+        percentiles_within: None,
         read: Some(direction(950_000)),
         write: Some(direction(50_000)),
         write_amplification: WriteAmplification::from_blocks(50_000, 75_000, 2_500, 500),
