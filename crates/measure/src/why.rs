@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 const SHARES: [f64; 5] = [1.0, 0.5, 0.1, 0.01, 0.001];
 /// Fewer requests are no share to tell of.
 const LEAST: f64 = 10.0;
+/// From so many requests on parts of their time are told to a tenth of a percent.
+const EXACT: u64 = 1000;
 /// Loads that may be told of by themselves, at most: where the time of its requests went
 /// takes some eight megabytes of each.
 pub const MOST_LOADS: usize = 32;
@@ -151,8 +153,9 @@ impl<'a> Why<'a> {
         line("requests", of(&|group| units::count(group.requests as f64)));
         line("latency from", of(&|group| units::time_ns(group.from as f64)));
         line("mean", of(&|group| units::time_ns(group.sum.ns() as f64 / group.requests as f64)));
+        let of = |(part, (_, group)): (&f64, &(f64, Group))| percent(*part, group.requests);
         for (cause, row) in &large {
-            line(cause, row.iter().map(|part| format!("{:.1} %", 100.0 * part)).collect());
+            line(cause, row.iter().zip(&shares).map(of).collect());
         }
         text
     }
@@ -202,6 +205,16 @@ fn shares(kind: &Kind) -> Vec<(f64, Group)> {
 /// The slowest hundredth, or what there is of larger shares.
 pub fn tail(kind: &Kind) -> Option<(f64, Group)> {
     shares(kind).into_iter().rev().find(|(share, _)| *share >= 0.01)
+}
+
+/// A part of the time of so many requests, with the digits that it has: of few of them a
+/// tenth of a percent is what one more or less would make.
+fn percent(part: f64, requests: u64) -> String {
+    match 100.0 * part {
+        percent if requests >= EXACT => format!("{percent:.1} %"),
+        percent if percent > 0.0 && percent < 1.0 => "< 1 %".into(),
+        percent => format!("{percent:.0} %"),
+    }
 }
 
 /// What a share is called over its column.
@@ -285,6 +298,18 @@ mod tests {
             let text = Why::of_one(&causes).tables(WIDE);
             assert!(text.starts_with(says), "{says}: {text}");
         }
+    }
+
+    /// A part of few requests has fewer digits than one of many.
+    #[test]
+    fn parts_have_the_digits_that_their_requests_give() {
+        let causes = causes(&[(20_000, 10_000), (30, 90_000)]);
+        let text = Why::of_one(&causes).tables(WIDE);
+        let line = text.lines().find(|line| line.starts_with("array")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().filter(|word| *word != "%").collect();
+        assert_eq!(cells, ["array", "100.0", "100.0", "100.0", "100.0", "100"], "{text}");
+        assert_eq!(percent(0.006, 999), "< 1 %");
+        assert_eq!((percent(0.0, 10), percent(0.006, 1000)), ("0 %".into(), "0.6 %".into()));
     }
 
     #[test]
