@@ -246,6 +246,28 @@ fn each_wait_has_its_reason() {
     }
 }
 
+/// What a read of old bytes took is told as that, but for what it waited for its die: who
+/// writes parts of blocks is not told of an array that he did not ask for.
+#[test]
+fn a_read_of_old_bytes_is_told_as_that() {
+    let mut host = Host::new(&format!("mem:tlc,{SMALL},side=device"));
+    host.fill();
+    host.ask(BlockOp::Flush, false, 0, 0);
+    host.end();
+    let filled = host.told.len();
+    let mut random = random::Random::new(4, 1);
+    let blocks = host.drive.shape().bytes / BLOCK_BYTES;
+    for _ in 0..200 {
+        host.ask(BlockOp::Write, false, random.bits() % blocks * BLOCK_BYTES, 512);
+    }
+    host.end();
+    let written = &host.told[filled..];
+    let sum = |part: Part| written.iter().map(|(_, story)| story.ns_of(part)).sum::<u64>();
+    assert_eq!([Part::Array, Part::Transfer, Part::Channel].map(sum), [0; 3]);
+    // Lower pages take 56.5 us.
+    assert!(sum(Part::Partial) > 200 * 56_000, "{}", sum(Part::Partial));
+}
+
 #[test]
 fn what_cannot_tell_is_refused_by_name() {
     let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=64M,cache=protected".parse() else {

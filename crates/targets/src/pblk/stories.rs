@@ -294,7 +294,7 @@ impl<D: OpenChannel> Pblk<D> {
         let Some(told) = &mut self.told else { return };
         told.look(now);
         told.tales[slot as usize].from = told.clocks;
-        told.so_far(slot).go_on(Part::Partial, below.as_ref(), now);
+        told.so_far(slot).wait_for(Part::Partial, below.as_ref(), now);
     }
 
     /// The number of the completion of the drive that is handled, or was last.
