@@ -481,7 +481,8 @@ impl<'a> Bench<'a> {
         let open_loop = match (jobs.first(), &played) {
             (Some(first), _) => first.open_loop,
             (_, Some((replay, played))) => replay.open_loop(played, requests, seconds),
-            _ => self.args.rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
+            // A flush comes at its time as any other.
+            _ => self.args.rate.map(|rate| OpenLoop::new(rate, requests + flush.ios, seconds)),
         };
         let slowest = SlowestReport::of(self.args.slowest, &tally, &jobs);
         Outcome {

@@ -411,4 +411,22 @@ mod tests {
         assert!(!OpenLoop::new(1000, 100, 10.0).behind, "too few to tell");
         assert!(!OpenLoop::new(1000, 10_000, 0.0).behind, "its time stood still");
     }
+
+    /// A rate is of all that arrives, flushes among it.
+    #[test]
+    fn flushes_are_among_the_requests_of_a_rate() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: crate::BenchArgs,
+        }
+        let line = "bench mem:null,size=16M --rw randwrite --flush-every 4 --rate 10k --time 1s";
+        let args = Line::parse_from(line.split(' ')).args;
+        let outcome = crate::measure(&args, &mut load::watch::Watch::quiet()).unwrap();
+        let open = outcome.open_loop.unwrap();
+        assert!(!open.behind && open.reached > 9990.0, "{open:?}");
+        assert!(outcome.report.iops < 8100.0, "{}", outcome.report.iops);
+    }
 }
