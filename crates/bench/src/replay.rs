@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
-use clap::{Args, Command, FromArgMatches};
+use clap::{Args, Command, FromArgMatches, ValueEnum};
 use drive::error::Error;
 use drive::spec::DriveSpec;
 use load::driver::ClockKind;
@@ -61,6 +61,28 @@ impl fmt::Display for Pace {
     }
 }
 
+/// What is done to a drive before a trace is replayed on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Before {
+    /// Nothing.
+    None,
+    /// Twice its capacity of 128 KiB sequential writes.
+    Seq,
+    /// That, then not the trace, but random requests of 4 KiB on the whole drive, half of
+    /// them reads, 32 at once, until it is steady.
+    Steady,
+}
+
+impl From<Before> for Precondition {
+    fn from(before: Before) -> Precondition {
+        match before {
+            Before::None => Precondition::None,
+            Before::Seq => Precondition::Seq,
+            Before::Steady => Precondition::Steady,
+        }
+    }
+}
+
 /// `ssdkit replay`.
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
@@ -93,11 +115,12 @@ pub struct ReplayArgs {
     pub max_time: Option<u64>,
     /// What to do to the drive before [default: seq for a new drive, else none].
     #[arg(long, value_enum)]
-    pub precondition: Option<Precondition>,
-    /// Rounds that must agree for the steady state, 3 to 100 [default: 5].
+    pub precondition: Option<Before>,
+    /// With --precondition steady: rounds that must agree, 3 to 100 [default: 5].
     #[arg(long, value_name = "N", value_parser = whole::<u32>(3..=100))]
     pub steady_rounds: Option<u32>,
-    /// The least drive time of such a round; an overwrite of the drive is always in it [default: 60s].
+    /// With --precondition steady: how long a round is, of drive time; where the drive is not
+    /// written over once in it, until it is [default: 60s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub steady_round: Option<u64>,
     /// Whose time it is [default: virtual for mem: and drive files, else real].
@@ -180,7 +203,7 @@ impl ReplayArgs {
             ios: if time.is_none() { Some(u64::MAX) } else { None },
             time,
             max_time: self.max_time,
-            precondition: self.precondition,
+            precondition: self.precondition.map(Precondition::from),
             steady_rounds: self.steady_rounds,
             steady_round: self.steady_round,
             clock: self.clock,

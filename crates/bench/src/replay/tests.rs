@@ -384,3 +384,13 @@ fn a_signal_ends_the_wait_of_an_input_that_says_nothing() {
     let stopped = observed(Arc::new(Says(false)), read).unwrap_err();
     assert_eq!(stopped.to_string(), "it was stopped");
 }
+
+/// What brings the drive to its steady state is not what is replayed.
+#[test]
+fn help_says_what_steady_is() {
+    use clap::CommandFactory;
+    let help = Line::command().render_long_help().to_string();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("steady: That, then not the trace, but random requests of 4 KiB"));
+    assert!(!words.contains("the workload itself"), "{help}");
+}
