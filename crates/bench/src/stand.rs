@@ -179,7 +179,7 @@ fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: boo
     About {
         drive: config.effective(),
         few_words: in_few_words(config),
-        notes: config.raised_spare().into_iter().collect(),
+        notes: config.raised_spare().map(|why| format!("spare {why}")).into_iter().collect(),
         is_new,
         tells: true,
         tells_no_stories: match args.clock {

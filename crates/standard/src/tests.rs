@@ -259,6 +259,28 @@ fn a_drive_that_has_moved_nothing_is_not_steady() {
     assert!(!outcome.to_text().contains("collected"), "{}", outcome.to_text());
 }
 
+/// A drive that collects late has more spare than its profile, and the note says of what it
+/// speaks; a smaller drive would have even more.
+#[test]
+fn a_raised_spare_is_called_that_and_the_examples_have_none() {
+    let drive = "mem:tlc,groups=1,pus=2,size=8M,store=none";
+    let outcome = test(&format!("write-saturation {drive} --quick"));
+    let raised = outcome.notes.iter().find(|note| note.contains("not the profile's"));
+    assert!(raised.unwrap().starts_with("spare 0."), "{:?}", outcome.notes);
+    assert!(!crate::session::NOT_COLLECTED.contains("smaller drive"));
+    let page = include_str!("../../../docs/commands/test.md");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("    ssdkit test "));
+    let mut drives = 0;
+    for line in lines.filter(|line| line.contains(" mem:")) {
+        let args = Line::parse_from(format!("test {line}").split_whitespace()).args;
+        let drive::DriveSpec::Memory(spec) = args.drive.unwrap().found().unwrap() else { continue };
+        let config = spec.resolve().unwrap();
+        assert_eq!(config.raised_spare(), None, "{line}");
+        drives += 1;
+    }
+    assert!(drives > 4, "{drives} examples");
+}
+
 /// Nobody tells whether a file is empty: it is who takes it as it is that says so.
 #[test]
 fn that_a_file_is_empty_is_a_word() {

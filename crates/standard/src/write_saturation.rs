@@ -68,7 +68,10 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         }
         if !collects && search.is_at_its_end() {
             search.reached = false;
-            session.note("the drive has not collected yet: take one with less spare");
+            session.note(
+                "the drive has not collected yet: take one with less spare (where it is small a \
+                 larger one, or smaller chunks: pages=)",
+            );
             break;
         }
     }

@@ -194,7 +194,8 @@ impl Session<'_, '_> {
 
 /// What is to be known of a drive that has moved nothing.
 pub const NOT_COLLECTED: &str = "the drive has not collected yet, so writes are faster than they \
-                                 will be: take a larger --period or a smaller drive";
+                                 will be: take a larger --period, or a drive with less spare \
+                                 (where it is small a larger one, or smaller chunks: pages=)";
 
 fn not_full<T>(part: f64) -> Result<T, Halt> {
     void(format!(
