@@ -37,17 +37,22 @@ pub(crate) fn channelled(
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
     check(args)?;
-    let is_plain = args.replay.is_none()
-        && args.jobs.is_empty()
-        && !args.verify
-        && args.precondition() == Precondition::None;
-    let out = args.qd.saturating_mul(args.threads);
-    let room = match is_plain {
-        true => (out, args.most_bytes()),
-        false => (out.max(runner::DEPTH), 0),
-    };
-    let driver = Channelled::open(spec, room, watch)?;
+    let driver = Channelled::open(spec, room(args), watch)?;
     measured(args, driver, watch)
+}
+
+/// Requests that may be out, and the bytes of the longest, 0 for the drive's own: a trace
+/// tells its lengths when it is read.
+fn room(args: &BenchArgs) -> (u32, u64) {
+    let out = args.qd.saturating_mul(args.threads);
+    let prepares = args.precondition() != Precondition::None;
+    // Reading back and preconditioning have as many out, whatever is measured.
+    let depth = if args.verify || prepares { out.max(runner::DEPTH) } else { out };
+    let filling = if prepares { Pattern::precondition(0).bs } else { 0 };
+    match args.replay {
+        Some(_) => (out.max(runner::DEPTH), 0),
+        None => (depth, args.most_bytes().max(filling)),
+    }
 }
 
 fn check(args: &BenchArgs) -> Result<(), Error> {
@@ -147,4 +152,30 @@ fn refusal(args: &BenchArgs, offer: &Offer, pattern: &Pattern) -> Option<String>
         () => return None,
     };
     Some(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    /// So much memory is asked for as the requests need that are sent.
+    #[test]
+    fn a_channel_is_asked_for_what_is_sent() {
+        let room = |options: &str| {
+            let line = format!("bench channel:/c --rw randrw {options}");
+            room(&Line::parse_from(line.split(' ')).args)
+        };
+        assert_eq!(room("--qd 512"), (512, 4096));
+        assert_eq!(room("--qd 512 --precondition seq"), (512, 128 << 10));
+        assert_eq!(room("--qd 256 --threads 2 --bs 256k --precondition seq"), (512, 256 << 10));
+        assert_eq!(room("--qd 1 --verify --bssplit 4k/50:64k/50"), (32, 64 << 10));
+        assert_eq!(room("--qd 1 --bs 512"), (1, 512));
+    }
 }

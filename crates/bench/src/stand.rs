@@ -46,6 +46,8 @@ pub struct StandArgs {
     pub clock: Option<ClockKind>,
     /// Requests outside at most, of storage.
     pub depth: usize,
+    /// The longest of them, in bytes; 0 for the longest that the drive takes.
+    pub most: u64,
 }
 
 /// What is known of a drive on a stand.
@@ -153,7 +155,7 @@ pub fn on_a_stand<T>(
         DriveSpec::Channel(spec) => {
             check_served(args)?;
             let depth = u32::try_from(args.depth).unwrap_or(u32::MAX).max(runner::DEPTH);
-            served(args, Channelled::open(spec, (depth, 0), watch)?, watch, test)
+            served(args, Channelled::open(spec, (depth, args.most), watch)?, watch, test)
         }
         DriveSpec::Storage(spec) => on_storage(args, spec, watch, test),
         DriveSpec::Null(_) => Err(Error::Usage(

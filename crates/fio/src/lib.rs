@@ -141,6 +141,8 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
             destroy: args.destroy,
             clock: args.clock,
             depth: jobs.iter().map(slots).sum::<u64>().min(1 << 16) as usize,
+            // What fills the drive is not longer than that.
+            most: jobs.iter().map(|job| job.access.sizes.most()).fold(128 << 10, u64::max),
         },
         explains: args.explain,
         preconditions: args.precondition.map(|kind| kind == Precondition::Seq),

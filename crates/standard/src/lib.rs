@@ -210,6 +210,7 @@ impl Test {
             destroy: options.destroy,
             clock: options.clock,
             depth: 1024,
+            most: 0,
         };
         let began = Instant::now();
         on_a_stand(&args, watch, |stand, watch| {
