@@ -211,14 +211,14 @@ const TOLD: &[(&str, &str)] = &[
 
 const OFF: &[&str] = &["0"];
 const NEVER: &[&str] = &[];
-const BATCH: &str = "nothing here but `ssdkit bench --batch N`, of one load";
+const BATCH: &str = "`ssdkit bench --batch N` sends those of one load together";
 const FIRST: &str = "stonewall begins a job when those before it have ended";
 const TRIMS: &str = "`rw=randtrim` trims alone";
-const LATENCY: &str = "nothing here; `ssdkit test open-loop` finds the rate that a drive sustains";
+const LATENCY: &str = "`ssdkit test open-loop` finds the rate that a drive sustains";
 const PRIO: &str = "requests have no priority of their own here";
 const RUNNING: &str = "nothing is run beside: do it before and after";
 const ALIGNED: &str = "addresses are multiples of the smallest size; leave it out";
-const FLOW: &str = "nothing here: give each job a rate_iops=";
+const FLOW: &str = "give each job a rate_iops=";
 const STEADY: &str = "`ssdkit bench --precondition steady` runs a load until it is steady";
 const SEVERAL: &str = "a job uses one drive: write a job for each part, with offset= and size=";
 const ONLY_ENGINE: &str = "it is of an engine that does no requests of blocks";
@@ -355,6 +355,11 @@ const ALIASES: &[(&str, &str)] = &[
     ("wait_for_previous", "stonewall"),
 ];
 
+/// Whether what is not done is not asked for, either: runs that repeat do.
+pub fn is_so(plain: &str, value: Option<&str>) -> bool {
+    matches!(plain, "randrepeat" | "allrandrepeat") && value.is_none_or(|value| value == "1")
+}
+
 /// The name of a key by which it is known here.
 pub fn plain(name: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, plain)| plain)
@@ -379,6 +384,15 @@ mod tests {
     /// What `fio --cmdhelp=all` of fio 3.33 names, and `--enghelp` of libaio, io_uring,
     /// pvsync2, sg, mmap, nbd, net and cpuio.
     const FIO: &str = include_str!("keys.txt");
+
+    /// It is fio's default, and what is done: nothing is to be told.
+    #[test]
+    fn runs_that_are_to_repeat_do() {
+        for (value, so) in [(None, true), (Some("1"), true), (Some("0"), false)] {
+            assert_eq!(is_so("randrepeat", value), so);
+        }
+        assert!(!is_so("refill_buffers", None));
+    }
 
     #[test]
     fn each_key_of_fio_is_in_one_class() {

@@ -33,10 +33,20 @@ pub fn became(jobs: &[Job]) -> String {
     text
 }
 
-/// A line, cut at blanks where it is too long.
+/// A line, cut at blanks where it is too long, but not between a number and its unit.
 fn line(text: &mut String, line: &str, indent: &str) {
     let mut length = 0;
-    for (n, word) in line.split(' ').enumerate() {
+    let mut rest = line.split(' ');
+    let words = std::iter::from_fn(|| {
+        let mut word = rest.next()?.to_owned();
+        while word.ends_with(|c: char| c.is_ascii_digit())
+            && let Some(unit) = rest.next()
+        {
+            word = format!("{word} {unit}");
+        }
+        Some(word)
+    });
+    for (n, word) in words.enumerate() {
         if length > 0 && length + word.len() >= WIDTH {
             let _ = write!(text, "\n{indent}");
             length = indent.len();
@@ -44,7 +54,7 @@ fn line(text: &mut String, line: &str, indent: &str) {
             text.push(' ');
             length += 1;
         }
-        text.push_str(word);
+        text.push_str(&word);
         length += word.len();
     }
     text.push('\n');
@@ -234,4 +244,21 @@ pub fn heading(told: &Told) -> String {
         bytes_decimal(done(told) as f64),
         time_ns(told.seconds() * 1e9)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_its_unit_are_on_one_line() {
+        let mut text = String::new();
+        let times = "for 2.00 s, after 1.00 s that do not count, ".repeat(6);
+        line(&mut text, &times, "    ");
+        let ends_in_number = |line: &str| line.ends_with(|c: char| c.is_ascii_digit());
+        assert!(text.lines().count() > 2 && !text.lines().any(ends_in_number), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&text), words(&times));
+    }
 }

@@ -129,6 +129,7 @@ impl Draft {
         let value = key.value.as_deref();
         match keys::class(plain) {
             Some(Class::Runs) => self.set(plain, key),
+            Some(Class::Told(_)) if keys::is_so(plain, value) => Ok(()),
             Some(Class::Told(why)) => {
                 self.note(format!("{} is not done: {why}", key.name));
                 Ok(())
