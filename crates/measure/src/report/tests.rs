@@ -93,7 +93,7 @@ p99.9          2.10 ms     2.10 ms     2.10 ms   ██████████�
 p99.99         3.90 ms     3.90 ms           -   ███████████████████████
 p99.999              -           -           -
 max            5.20 ms     5.20 ms     5.20 ms   ████████████████████████
-            - insufficient samples: p99.99 needs 100 k I/Os, p99.999 needs 1.00 M I/Os
+            - insufficient samples: p99.99 needs 100 k I/Os, p99.999 needs 10.0 M I/Os
 
 write amp.  2.560 = 1 user + 1.500 collection + 0.050 padding + 0.010 metadata
 collection  12 runs, 75.0 k blocks moved; 36 erases
@@ -235,7 +235,7 @@ fn only_what_is_missing_is_said_to_be() {
     (r.read, r.write) = (None, None);
     let text = r.to_text();
     let said = text.lines().find(|line| line.contains("insufficient")).unwrap();
-    assert_eq!(said.trim(), "- insufficient samples: p99.999 needs 1.00 M I/Os");
+    assert_eq!(said.trim(), "- insufficient samples: p99.999 needs 10.0 M I/Os");
     r.latency_ns.p99999 = Some(4_000_000);
     assert!(!r.to_text().contains("insufficient"));
 }
