@@ -30,7 +30,7 @@ pub struct Channelled {
     clock: Clock,
     now: Time,
     /// Requests that were sent, by their numbers.
-    sent: Vec<Option<Sent>>,
+    sent: Vec<Sent>,
     /// Parts that nobody has, and the bytes of each.
     free: Vec<u32>,
     part: u32,
@@ -40,10 +40,18 @@ pub struct Channelled {
 
 /// What is kept of a request that was sent: little, as it is written and read for each.
 struct Sent {
+    /// Whether its number is of a request that is out.
+    is_out: bool,
     op: BlockOp,
     /// Which part of the buffers it has.
     part: u32,
     data: Buffer,
+}
+
+impl Default for Sent {
+    fn default() -> Sent {
+        Sent { is_out: false, op: BlockOp::Flush, part: 0, data: Buffer::empty() }
+    }
 }
 
 fn failed(e: ClientError) -> Error {
@@ -97,9 +105,11 @@ impl Channelled {
             assert!(is_taken, "there is a place for each part");
             self.free.pop();
             if self.sent.len() <= number {
-                self.sent.resize_with(number + 1, || None);
+                self.sent.resize_with(number + 1, Sent::default);
             }
-            self.sent[number] = Some(Sent { op, part, data });
+            // Field by field: what is made elsewhere and moved there stalls the processor.
+            let sent = &mut self.sent[number];
+            (sent.is_out, sent.op, sent.part, sent.data) = (true, op, part, data);
         }
         if queue.len() < had {
             self.client.kick();
@@ -114,15 +124,17 @@ impl Channelled {
         while done.room() > 0
             && let Some(Completion { id, status }) = self.client.take().map_err(failed)?
         {
-            let sent = self.sent.get_mut(id as usize).and_then(Option::take);
-            let Some(Sent { op, part, data: mut buffer }) = sent else {
+            let Some(sent) = self.sent.get_mut(id as usize).filter(|sent| sent.is_out) else {
                 return Err(Error::Failed("the server answered what was not asked".into()));
             };
+            let (op, part) = (sent.op, sent.part);
+            sent.is_out = false;
             if op == BlockOp::Read && status.is_ok() {
-                self.client.read_buffer(part * self.part, buffer.bytes_mut());
+                self.client.read_buffer(part * self.part, sent.data.bytes_mut());
             }
             self.free.push(part);
-            done.put(|| BlockDone { id, op, status, at: Time::ZERO, buffer });
+            let of = &mut sent.data;
+            done.put(|| BlockDone { id, op, status, at: Time::ZERO, buffer: std::mem::take(of) });
         }
         Ok(done.len() > before)
     }

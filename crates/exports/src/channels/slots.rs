@@ -127,31 +127,34 @@ impl Slots {
         };
         (slot.id, slot.buffer) = (id, buffer);
         self.inside += slot.weight;
-        let mut own = match stored {
-            0 => Buffer::empty(),
-            all if all == slot.memory.len() => std::mem::take(&mut slot.memory),
-            part => slot.memory.split_to(part),
-        };
-        if op == BlockOp::Write {
-            data(buffer, own.bytes_mut());
-        }
         let (id, len) = ((seat as u64) << 32 | u64::from(tag), len.into());
-        // Made in its place: one that is moved there stalls the processor.
-        cmds.put(|| BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer: own });
+        // All of it is made in its place: what is moved there stalls the processor.
+        cmds.put(|| {
+            let mut own = match stored {
+                0 => Buffer::empty(),
+                all if all == slot.memory.len() => std::mem::take(&mut slot.memory),
+                part => slot.memory.split_to(part),
+            };
+            if op == BlockOp::Write {
+                data(buffer, own.bytes_mut());
+            }
+            BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer: own }
+        });
         Ok(())
     }
 
     /// Gives what has ended to `tell`.
     #[inline(always)]
-    pub fn complete(&mut self, done: BlockDone, tell: impl FnOnce(Ended<'_>)) {
-        let BlockDone { id: number, op, status, buffer: mut own, .. } = done;
+    pub fn complete(&mut self, mut done: BlockDone, tell: impl FnOnce(Ended<'_>)) {
         // The seat's number is above it.
-        let tag = number as u32;
+        let (tag, status) = (done.id as u32, done.status);
         let slot = &mut self.slots[tag as usize];
-        let is_read = op == BlockOp::Read && (status.is_ok() || status == Status::HIGH_ECC);
-        let data = is_read.then(|| (slot.buffer, own.bytes()));
+        let is_read = done.op == BlockOp::Read && (status.is_ok() || status == Status::HIGH_ECC);
+        let data = is_read.then(|| (slot.buffer, done.buffer.bytes()));
         tell(Ended { id: slot.id, status, data });
-        if !own.is_empty() {
+        // Where there are none nothing is moved: that would stall the processor.
+        if !done.buffer.is_empty() {
+            let mut own = std::mem::take(&mut done.buffer);
             own.join(std::mem::take(&mut slot.memory)).expect("its own memory comes back");
             slot.memory = own;
         }
