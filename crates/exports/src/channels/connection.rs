@@ -1,9 +1,9 @@
 //! One channel, on a thread of its own.
 //!
-//! Data path: all requests that are there go to the drive in one turn, and what
-//! completes goes back at once. With the client awake that takes no system call. With
-//! nothing to do the thread looks for requests for a while and then sleeps; it sleeps
-//! as well while the drive's next event is far.
+//! Data path: requests that are there go to the drive, of half the channel's places at
+//! most in a turn, and what completes goes back at once. With the client awake that takes
+//! no system call. With nothing to do the thread looks for requests for a while and then
+//! sleeps; it sleeps as well while the drive's next event is far.
 //!
 //! Guarantees: what lies in the shared memory is read once and checked. A client that
 //! breaks the protocol, or dies, ends its own channel; what it has inside the drive is
@@ -127,8 +127,10 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
         self.parts.slots.has_room() && self.requests.has_next(self.asked())
     }
 
-    /// Takes requests in: as many as there is room for, and no more than there are places,
-    /// so that it comes to an end whatever the client does.
+    /// Takes requests in: as many as there is room for, and for one turn no more than half
+    /// of the places. So it comes to an end whatever the client does; and a client that has
+    /// all of them out is busy with one half while the drive is with the other, where with
+    /// all at once each would wait for the other by turns.
     #[inline]
     fn take_requests(&mut self) {
         if self.leaving.is_some() {
@@ -140,7 +142,7 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
         let fits = |at, len| layout.has(at, len);
         let data = |at, to: &mut [u8]| region.read(layout.buffers + at as usize, to);
         let mut wrong = false;
-        for _ in 0..layout.depth {
+        for _ in 0..layout.depth.div_ceil(2) {
             if !slots.has_room() {
                 break;
             }

@@ -25,11 +25,14 @@ struct Ram {
     bytes: Vec<u8>,
     latency: u64,
     inside: VecDeque<(Time, BlockReq)>,
+    /// The most that it was asked for at once.
+    most: usize,
 }
 
 impl Ram {
     fn of(latency: u64) -> Ram {
-        Ram { bytes: vec![0; SHAPE.bytes as usize], latency, inside: VecDeque::new() }
+        let bytes = vec![0; SHAPE.bytes as usize];
+        Ram { bytes, latency, inside: VecDeque::new(), most: 0 }
     }
 
     fn done(&mut self, req: BlockReq, at: Time) -> BlockDone {
@@ -52,6 +55,7 @@ impl Port for Ram {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.most = self.most.max(cmds.len());
         while self.inside.len() < SHAPE.depth
             && let Some(req) = cmds.pop()
         {
@@ -181,6 +185,30 @@ fn lives(path: &Path, part: std::ops::Range<u64>, seed: u64, options: &Options, 
 
 fn options(depth: u32, linger: Duration) -> Options {
     Options { depth, most: 4096, memory: 0, linger }
+}
+
+/// Of a client that has all that it may have out, one half is with the drive while it is
+/// busy with the other: also where the server wakes and finds all of it.
+#[test]
+fn half_of_the_places_go_to_the_drive_at_a_time() {
+    for (depth, most) in [(1, 1), (2, 1), (8, 4)] {
+        let how = (0, Duration::ZERO, Limits::default());
+        let ((), _, drive) = served(how, |path| {
+            let mut client = Client::open(path, &options(depth, POLL)).unwrap();
+            for _ in 0..20 {
+                for id in 0..depth {
+                    let request = request(id.into(), BlockOp::Read, 0, 4096, id * 4096);
+                    assert!(client.submit(&request));
+                }
+                client.kick();
+                while client.outside() > 0 {
+                    client.wait(None).unwrap();
+                    while client.take().unwrap().is_some() {}
+                }
+            }
+        });
+        assert!((1..=most).contains(&drive.most), "{} of {depth}", drive.most);
+    }
 }
 
 /// Several clients at once, awake and asleep, on drives with and without time.
