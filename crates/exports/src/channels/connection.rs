@@ -88,9 +88,14 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'a, P> {
     /// Serves it until it ends, and writes down why.
     pub fn run(mut self) -> Ending {
         let ending = self.serve().unwrap_or(Ending::Ended(End::DriveLost));
-        // A client that has gone, or may not go on, has no more of the server's memory.
-        let from = if ending == Ending::Left { 0 } else { self.parts.layout.buffers };
-        self.parts.region.give_up(from);
+        // A client that has gone, or may not go on, has no more of the server's memory. One
+        // that is told of the server's end, or the drive's, has its data: it may not have
+        // taken what was read yet.
+        match ending {
+            Ending::Left => self.parts.region.give_up(0),
+            Ending::Ended(End::Garbage) => self.parts.region.give_up(self.parts.layout.buffers),
+            Ending::Ended(End::Stopped | End::DriveLost) => {}
+        }
         if let Ending::Ended(end) = ending {
             let place = self.parts.region.number(Layout::ENDED);
             place.store(end.code(), Ordering::Release);

@@ -211,6 +211,37 @@ fn half_of_the_places_go_to_the_drive_at_a_time() {
     }
 }
 
+/// What was read before the server stopped is there for a client that takes it afterwards.
+#[test]
+fn what_was_read_outlasts_the_server() {
+    let (mut client, _, _) = served(plain(0), |path| {
+        let mut client = Client::open(path, &options(16, POLL)).unwrap();
+        client.write_buffer(0, &[7; 16 * 4096]);
+        for id in 0..16 {
+            let write = request(id.into(), BlockOp::Write, u64::from(id) * 4096, 4096, id * 4096);
+            assert_eq!(one(&mut client, write), Status::SUCCESS);
+        }
+        client.write_buffer(0, &[9; 16 * 4096]);
+        for id in 0..16 {
+            let read = request(id.into(), BlockOp::Read, u64::from(id) * 4096, 4096, id * 4096);
+            assert!(client.submit(&read));
+        }
+        client.kick();
+        assert!(client.wait(None).unwrap());
+        client
+    });
+    let mut taken = 0;
+    while let Some(Completion { id, status }) = client.take().unwrap() {
+        assert_eq!(status, Status::SUCCESS);
+        let mut data = [0; 4096];
+        client.read_buffer(id as u32 * 4096, &mut data);
+        assert_eq!(data, [7; 4096], "request {id}");
+        taken += 1;
+    }
+    // What it had not taken in by then it does not answer.
+    assert!(taken > 0 && taken + client.outside() == 16, "{taken}");
+}
+
 /// Several clients at once, awake and asleep, on drives with and without time.
 #[test]
 fn data_come_back_of_several_clients() {
