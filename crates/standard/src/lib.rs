@@ -189,6 +189,15 @@ impl Test {
         })
     }
 
+    /// Requests that may be out at once. A server takes memory for each of them; in a closed
+    /// loop no test has more than two loads of its depth.
+    fn most_out(&self, drive: &DriveSpec, options: &Options) -> usize {
+        match drive.served_by() {
+            Some(_) => 2 * options.qd.or(self.depth).unwrap_or(session::DEPTH) as usize,
+            None => 1024,
+        }
+    }
+
     /// Runs it on a drive.
     pub fn measure(
         &self,
@@ -209,7 +218,7 @@ impl Test {
             writes: true,
             destroy: options.destroy,
             clock: options.clock,
-            depth: 1024,
+            depth: self.most_out(drive, options),
             most: 0,
         };
         let began = Instant::now();

@@ -30,7 +30,7 @@ pub use preparation::NOT_COLLECTED;
 /// How late, in parts of the mean latency, 99.9 % of completions may be seen on the clock.
 const LATE: f64 = 0.1;
 /// Requests outstanding where neither test nor options say.
-const DEPTH: u32 = 32;
+pub const DEPTH: u32 = 32;
 /// Drive time of a run on the clock, as the specification has it, and in virtual time.
 const PERIOD: (u64, u64) = (60_000_000_000, 200_000_000);
 /// What part of it a quick run is.

@@ -30,6 +30,21 @@ fn test(line: &str) -> Outcome {
     try_test(line).unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
+/// A server has 1 GiB for its clients, twice 1 MiB for each request that may be out.
+#[test]
+fn a_server_is_asked_for_what_a_test_needs() {
+    let most = |line: &str| {
+        let args = Line::parse_from(format!("test {line}").split_whitespace()).args;
+        let test = Test::named(&args.name.unwrap()).unwrap();
+        test.most_out(&args.drive.unwrap().found().unwrap(), &args.options)
+    };
+    for test in Test::ALL.iter().filter(|test| !test.needs_arrivals) {
+        assert!(most(&format!("{} channel:/c", test.name)) <= 256, "{}", test.name);
+    }
+    assert_eq!(most("iops channel:/c --qd 4"), 8);
+    assert_eq!(most("iops /dev/sdb"), 1024);
+}
+
 fn figure(outcome: &Outcome, name: &str) -> Option<f64> {
     let found = outcome.found.figures.iter().find(|figure| figure.name == name);
     found.unwrap_or_else(|| panic!("{name} in {outcome:?}")).value
