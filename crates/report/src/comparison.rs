@@ -39,9 +39,14 @@ impl Unit {
 pub struct Cell {
     /// What it is; `None` where the run has none.
     pub value: Option<f64>,
-    /// By what part of it another run of the same would be off, with 95 %; `None`
+    /// By what part of it another run of the same would be less, and more, with 95 %; `None`
     /// where that is not known.
-    pub waver: Option<f64>,
+    pub waver: Option<[f64; 2]>,
+}
+
+/// As much on both sides.
+fn even(waver: Option<f64>) -> Option<[f64; 2]> {
+    waver.map(|waver| [waver; 2])
 }
 
 /// How a figure differs from that of the first run.
@@ -60,8 +65,15 @@ impl Difference {
         if !ratio.is_finite() || ratio > 1e12 {
             return None;
         }
-        // Of a quotient, to the first order.
-        let waver = first.waver.zip(other.waver).map(|(a, b)| ratio * a.hypot(b));
+        // What the lower one may be more by, and the higher one less: so it is the same
+        // whichever comes first.
+        let waver = first.waver.zip(other.waver).map(|([less, more], [other_less, other_more])| {
+            if ratio < 1.0 {
+                less.hypot(ratio * other_more)
+            } else {
+                more.hypot(ratio * other_less)
+            }
+        });
         Some(Difference { by: ratio - 1.0, waver })
     }
 
@@ -210,7 +222,7 @@ impl Comparison {
                 let difference = figure.difference(run);
                 json!({
                     "value": cell.value,
-                    "waver": cell.waver,
+                    "waver": cell.waver.map(|[less, more]| less.max(more)),
                     "difference": difference.map(|d| d.by),
                     "difference_waver": difference.and_then(|d| d.waver),
                     "beyond_noise": difference.and_then(|d| d.is_beyond_noise()),
@@ -265,7 +277,12 @@ fn apart(texts: &[String]) -> Vec<String> {
         cut = ends.min(shortest).saturating_sub(1);
         let begin = |text: &String| agree(&mut first.iter().copied().zip(text.chars()));
         let begins = others().map(begin).min().unwrap_or(0);
-        from = begins.min(shortest - cut).saturating_sub(1);
+        let last = begins.min(shortest - cut).saturating_sub(1);
+        // Words are whole, where there are some.
+        from = first[..last].iter().rposition(|c| matches!(c, ',' | '/' | ' ')).unwrap_or(last);
+        if matches!(first.get(last), Some(',' | '/' | ' ')) {
+            from = last;
+        }
     }
     let mark = |n: usize| if n > 0 { "…" } else { "" };
     let one = |text: &String| {
@@ -327,7 +344,7 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
             all.push(Figure { name: name.to_owned(), unit, cells });
         }
     };
-    let rate = |run: &Run| waver(&of_rows(run, |row| Some(row.iops)));
+    let rate = |run: &Run| even(waver(&of_rows(run, |row| Some(row.iops))));
     let known = |value| Cell { value, waver: None };
     add("IOPS", Unit::Rate, &|run| Cell { value: Some(run.iops), waver: rate(run) });
     add("throughput", Unit::Bytes, &|run| Cell {
@@ -344,9 +361,9 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     for (name, get, within) in PERCENTILES {
         add(name, Unit::Time, &|run| Cell {
             value: get(run.latency_ns),
-            waver: get(run.latency_ns).zip(run.percentiles_within.and_then(within)).map(
-                |(value, [low, high])| (value - low).max(high - value).max(0.0) / value.max(1.0),
-            ),
+            waver: get(run.latency_ns)
+                .zip(run.percentiles_within.and_then(within))
+                .map(|(value, ends)| ends.map(|end| (end - value).abs() / value.max(1.0))),
         });
     }
     add("latency: p99.999", Unit::Time, &|run| known(run.latency_ns.p99999));
@@ -365,7 +382,7 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     }
     add("write amplification", Unit::Ratio, &|run| Cell {
         value: run.write_amplification.map(|w| w.total),
-        waver: waver(&of_rows(run, |row| row.write_amplification)),
+        waver: even(waver(&of_rows(run, |row| row.write_amplification))),
     });
     add("write amplification with folds", Unit::Ratio, &|run| {
         known(run.slc_cache.and_then(|cache| cache.write_amplification))
@@ -432,6 +449,11 @@ mod tests {
         assert_eq!(apart(&ends), ["mem:datacenter-…", "mem:client-…"]);
         let begins = ["a/long/path/to/a/drive.ssd", "a/long/path/to/a/other.ssd"];
         assert_eq!(apart(&begins), ["…/drive.…", "…/other.…"]);
+        let longer = [
+            "mem:datacenter-tlc,size=1G,store=none,cores=4",
+            "mem:datacenter-tlc,size=1G,store=none,cores=4,qos=1",
+        ];
+        assert_eq!(apart(&longer), ["…,cores=4", "…,cores=4,qos=1"]);
         assert_eq!(apart(&["short", "other"]), ["short", "other"]);
         assert_eq!(apart(&["", "a text that is too long for it"]), ["", "… is too long for it"]);
         assert_eq!(apart(&["one text that is too long for it"]), ["… is too long for it"]);
@@ -461,7 +483,7 @@ mod tests {
         // Six rows 1 % off, five degrees of freedom: 2.571 * 0.010954 / sqrt(6).
         let steady = of(rows(1e5, 1e3), rows(1.1e5, 1.1e3));
         assert!((steady.by - 0.1).abs() < 1e-9);
-        let waver = 1.1 * 2f64.sqrt() * 2.571 * 0.010_954 / 6f64.sqrt();
+        let waver = 1f64.hypot(1.1) * 2.571 * 0.010_954 / 6f64.sqrt();
         assert!((steady.waver.unwrap() - waver).abs() < 1e-5, "{steady:?}");
         assert_eq!(steady.is_beyond_noise(), Some(true));
         assert_eq!(of(rows(1e5, 3e4), rows(1.1e5, 3e4)).is_beyond_noise(), Some(false));
@@ -487,6 +509,18 @@ mod tests {
         }
         let (a, b) = (with(1e5, json!([99_000, 101_000])), with(1.05e5, json!([104_000, 106_000])));
         assert_eq!(beyond(a, b), Some(true));
+        // One that may be as the other is noise, and one that may not is none, whichever is
+        // held against which.
+        let pairs = [
+            (69_000.0, json!([8500, 70_000]), 8544.0, json!([8500, 8600]), false),
+            (8544.0, json!([8500, 69_000]), 69_000.0, json!([68_000, 70_000]), false),
+            (7440.0, json!([7400, 69_000]), 7000.0, json!([6900, 7100]), true),
+        ];
+        for (a, a_within, b, b_within, expected) in pairs {
+            let run = |value, within: &Value| with(value, within.clone());
+            assert_eq!(beyond(run(a, &a_within), run(b, &b_within)), Some(expected), "{a}, {b}");
+            assert_eq!(beyond(run(b, &b_within), run(a, &a_within)), Some(expected), "{b}, {a}");
+        }
         assert_eq!(beyond(with(1e5, Value::Null), with(2e5, wide)), None);
     }
 
