@@ -12,6 +12,7 @@
 //! decides nothing but when to look whether somebody stops it.
 
 use std::ops::Range;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use measure::{Dies, Round, Steady, SteadyState, Verdict, units};
@@ -35,6 +36,8 @@ use measure::slowest::Slowest;
 const LOOK_EVERY: Duration = Duration::from_millis(8);
 /// How long requests that are out are waited for when a run was stopped.
 const GRACE: Duration = Duration::from_millis(300);
+/// So long before something is due nobody sleeps: who sleeps may wake late.
+const EARLY: Duration = Duration::from_millis(1);
 /// Requests of so many bytes that end at the same drive time end what was to last
 /// for a time: more than the write buffer of any drive takes at once.
 pub const STILL_BYTES: u64 = 1 << 30;
@@ -219,6 +222,15 @@ impl Stride {
     }
 }
 
+/// On the clock and with nothing out, sleeps until shortly before `until`: who looks at the
+/// clock all the time has a core for it. Not for longer than until somebody looks whether to
+/// go on. Whether it slept.
+fn nap(now: Time, until: Option<Time>) -> bool {
+    let left = until.map_or(0, |at| at.0.saturating_sub(now.0));
+    let nap = Duration::from_nanos(left).saturating_sub(EARLY).min(LOOK_EVERY);
+    (!nap.is_zero()).then(|| thread::sleep(nap)).is_some()
+}
+
 /// Looks how long dies worked, where that is told and due.
 #[inline]
 fn look_at_dies(tally: &mut Tally, now: Time, driver: &dyn Driver) {
@@ -360,6 +372,7 @@ impl Runner<'_> {
             // What comes next of a trace may be due before anything else.
             let is_reading = course.left > 0 && load.is_reading();
             timer.turns();
+            let napped = is_late && !is_reading && load.is_idle() && nap(now, arrival);
             let turned = match is_reading {
                 true => Ok(now),
                 false if is_plain && counted && course.left > 0 => {
@@ -392,7 +405,7 @@ impl Runner<'_> {
                 course.left = 0;
             }
             turns += 1;
-            let is_time = turns >= stride.turns;
+            let is_time = napped || turns >= stride.turns;
             if is_time {
                 turns = 0;
                 stride.look();

@@ -182,3 +182,13 @@ fn what_is_timed_begins_with_what_counts() {
         assert!(run(0, loads).0.is_none());
     }
 }
+
+#[test]
+fn who_waits_for_long_sleeps() {
+    let ms = |n: u64| Some(Time(5 + n * 1_000_000));
+    assert!(!nap(Time(5), None) && !nap(Time(5), ms(0)) && !nap(Time(5), ms(1)));
+    assert!(!nap(Time(5), Some(Time(3))), "it is due");
+    let began = Instant::now();
+    assert!(nap(Time(5), ms(3)) && began.elapsed() >= Duration::from_millis(2));
+    assert!(nap(Time(5), ms(3_600_000)), "and somebody looks whether to go on");
+}
