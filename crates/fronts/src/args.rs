@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use drive::error::Error;
 use drive::fault_rules::FaultArgs;
 use drive::spec::{DriveConfig, DriveSpec, Found, NbdAddress, StorageSpec, Store};
-use measure::options::whole;
+use measure::options::{time, whole};
 use measure::units;
 
 /// The least memory for clients, in bytes: some of the longest requests.
@@ -31,7 +31,7 @@ pub struct ServeArgs {
     pub channel: Option<PathBuf>,
     /// Channels: how long a channel's thread looks for requests before it sleeps, 0 to 1s
     /// [default: 200us].
-    #[arg(long, value_name = "TIME", value_parser = units::duration_ns, requires = "channel")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "channel")]
     pub linger: Option<u64>,
     /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
     /// key-value store, or a target of it does, beside others with blocks.
@@ -226,6 +226,19 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: ServeArgs,
+    }
+
+    #[test]
+    fn a_time_to_linger_is_up_to_a_second() {
+        let told = |linger: &str| {
+            let line = ["serve", "mem:null", "--channel", "/c", "--linger", linger];
+            Line::try_parse_from(line).ok().filter(|line| line.args.check().is_ok())
+        };
+        for (text, ns) in [("0", 0), ("1", 1_000_000_000), ("50us", 50_000)] {
+            assert_eq!(told(text).and_then(|line| line.args.linger), Some(ns), "{text}");
+        }
+        assert!(told("2").is_none() && "channel:/c,linger=2s".parse::<DriveSpec>().is_err());
+        assert!("channel:/c,linger=1s".parse::<DriveSpec>().is_ok());
     }
 
     #[test]

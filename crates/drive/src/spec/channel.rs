@@ -8,6 +8,8 @@ use super::DriveError;
 use super::value::{name_and_pairs, time_text};
 
 const KEYS: &str = "linger";
+/// Nobody looks for longer before he sleeps.
+const LONGEST_LINGER: u64 = 1_000_000_000;
 
 /// The name of a drive behind a channel, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +29,13 @@ impl ChannelSpec {
         for (key, value) in pairs {
             match key {
                 "linger" => {
-                    let wrong = |_| DriveError::Value {
+                    let wrong = || DriveError::Value {
                         key: "linger",
                         value: value.into(),
-                        takes: "a time, for example 50us",
+                        takes: "a time of at most 1s, for example 50us",
                     };
-                    spec.linger = Some(units::duration_ns(value).map_err(wrong)?);
+                    let ns = units::duration_ns(value).map_err(|_| wrong())?;
+                    spec.linger = Some(if ns > LONGEST_LINGER { return Err(wrong()) } else { ns });
                 }
                 _ => return Err(DriveError::unknown_key(key, KEYS.into())),
             }
