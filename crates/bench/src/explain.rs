@@ -353,6 +353,28 @@ mod tests {
         );
     }
 
+    /// A load of which little is asked goes by a short loop, and one whose writes flushes may
+    /// come between by another: both tell the same of the same requests.
+    #[test]
+    fn both_loops_tell_the_same() {
+        for line in [
+            "mem:tlc,size=64M,store=none --rw randrw --qd 16 --precondition seq --ios 8k",
+            "mem:ref,size=64M,store=none --rw randread --qd 4 --precondition seq --ios 2k --ramp 2ms",
+            "mem:ref,size=64M,store=none --rw randwrite --qd 1500 --ios 9k",
+        ] {
+            let told = |line: &str| {
+                let bench = BenchArgs { slowest: Some(20), ..bench(line) };
+                let outcome = run(&bench);
+                assert!(outcome.report.latency_ns.n >= 2000);
+                let causes = outcome.causes.as_ref().map(causes_json);
+                let rows = format!("{:?}", outcome.report.series);
+                (causes, format!("{:?}", outcome.slowest), rows)
+            };
+            let (short, other) = (told(line), told(&format!("{line} --flush-every 100000")));
+            assert_eq!(short, other, "{line}");
+        }
+    }
+
     /// Of several loads each has its tables; who alone writes is named.
     #[test]
     fn several_loads_are_told_of_each_by_itself() {

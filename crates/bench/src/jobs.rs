@@ -51,6 +51,8 @@ impl JobReport {
         let of = |op| Direction::new(own.latency(op), own.bytes(op), seconds);
         let all = own.all();
         let (ios, failed) = (all.count(), own.failed);
+        // A flush comes at its time as any other.
+        let arrived = ios + failed + own.latency(BlockOp::Flush).count();
         JobReport {
             args: args.clone(),
             is_real,
@@ -62,7 +64,7 @@ impl JobReport {
             latency: all.summary(),
             iops: if seconds > 0.0 { ios as f64 / seconds } else { 0.0 },
             failed,
-            open_loop: args.rate.map(|rate| OpenLoop::new(rate, ios + failed, seconds)),
+            open_loop: args.rate.map(|rate| OpenLoop::new(rate, arrived, seconds)),
             void: void(own, ios),
             causes: own.causes.take(),
             slowest: own.slowest.as_ref().map_or(Vec::new(), Slowest::all),

@@ -39,7 +39,7 @@ fn line(text: &mut String, line: &str, indent: &str) {
     let mut rest = line.split(' ');
     let words = std::iter::from_fn(|| {
         let mut word = rest.next()?.to_owned();
-        while word.ends_with(|c: char| c.is_ascii_digit())
+        if word.ends_with(|c: char| c.is_ascii_digit())
             && let Some(unit) = rest.next()
         {
             word = format!("{word} {unit}");
