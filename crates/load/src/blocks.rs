@@ -467,9 +467,12 @@ fn dispatch_text(d: &DispatchStats) -> String {
             let _ = write!(text, ", {} {what}", count(n));
         }
     }
-    if let (Some(mean), Some(p99)) = (d.latency.mean(), d.latency.percentile(99.0)) {
-        let (mean, p99) = (units::time_ns(mean), units::time_ns(p99 as f64));
-        let _ = write!(text, "; {mean} on average, p99 {p99}");
+    let latency = d.latency.summary();
+    if let Some(mean) = latency.mean {
+        let _ = write!(text, "; {} on average", units::time_ns(mean));
+    }
+    if let Some(p99) = latency.p99 {
+        let _ = write!(text, ", p99 {}", units::time_ns(p99 as f64));
     }
     text
 }

@@ -25,7 +25,7 @@ const LEAST: f64 = 10.0;
 /// From so many requests on parts of their time are told to a tenth of a percent.
 const EXACT: u64 = 1000;
 /// Loads that may be told of by themselves, at most: where the time of its requests went
-/// takes some eight megabytes of each.
+/// takes some five megabytes of each.
 pub const MOST_LOADS: usize = 32;
 /// How wide tables are, with all shares: where there is room, and where there is not.
 pub const WIDE: usize = 40 + 5 * 14;

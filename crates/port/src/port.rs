@@ -121,7 +121,7 @@ pub trait Port {
         false
     }
 
-    /// The same as a value.
+    /// The same as a value. Not to be overridden: layers ask as above.
     fn story(&self, number: u64) -> Option<Story> {
         let mut story = Story::default();
         self.tell_story(number, &mut story).then_some(story)

@@ -1,7 +1,7 @@
 //! A request's story: where its time went.
 //!
 //! Each layer tells what it knows of a command beside the completion, by
-//! [`Port::story`](crate::Port::story), where it was asked to; the one
+//! [`Port::tell_story`](crate::Port::tell_story), where it was asked to; the one
 //! above adds what passed before and after. A command of several below has the
 //! story of the one that ended last, and before it the wait until that was sent.
 //!
@@ -187,9 +187,6 @@ impl Story {
         Story { start: now, end: now, parts: [0; PARTS.len()], die: [0; Cause::COUNT + 1] }
     }
 
-    /// That of an operation of a die, which waited so for that and took so long on the
-    /// channel, in the array, and in the array again. What is left of its time it waited for
-    /// its channel.
     /// It becomes one that begins and ends now, where it lies.
     #[inline]
     pub fn restart(&mut self, now: Time) {
