@@ -270,6 +270,14 @@ pub struct BenchArgs {
     pub blocks: BlockArgs,
 }
 
+/// A command line of these options alone, as tests write it.
+#[cfg(test)]
+#[derive(clap::Parser)]
+pub(crate) struct Line {
+    #[command(flatten)]
+    pub args: BenchArgs,
+}
+
 /// A request's size.
 fn block_size(text: &str) -> Result<u32, String> {
     let bytes = units::size(text).map_err(|e| e.to_string())?;

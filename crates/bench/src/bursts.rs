@@ -82,13 +82,8 @@ mod tests {
     use load::watch::Watch;
 
     use super::*;
-    use crate::{BenchArgs, measure};
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BenchArgs,
-    }
+    use crate::args::Line;
+    use crate::measure;
 
     /// Each begins so long after the one before has ended, to the nanosecond; no request
     /// is missing, and the time of pauses is in no latency.

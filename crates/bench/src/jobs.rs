@@ -195,13 +195,8 @@ mod tests {
     use load::watch::Watch;
 
     use super::*;
+    use crate::args::Line;
     use crate::{Outcome, measure};
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BenchArgs,
-    }
 
     /// A controller of one core, which does 250 k commands a second.
     fn measured(rest: &str) -> Outcome {

@@ -417,11 +417,8 @@ mod tests {
     fn flushes_are_among_the_requests_of_a_rate() {
         use clap::Parser;
 
-        #[derive(Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: crate::BenchArgs,
-        }
+        use crate::args::Line;
+
         let line = "bench mem:null,size=16M --rw randwrite --flush-every 4 --rate 10k --time 1s";
         for (other, most) in [("", 8100.0), (" --job rw=randread,qd=1,rate=1k", 9200.0)] {
             let args = Line::parse_from(format!("{line}{other}").split(' ')).args;

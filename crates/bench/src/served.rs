@@ -157,13 +157,8 @@ fn refusal(args: &BenchArgs, offer: &Offer, pattern: &Pattern) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Line;
     use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BenchArgs,
-    }
 
     /// So much memory is asked for as the requests need that are sent.
     #[test]

@@ -313,13 +313,7 @@ impl BenchArgs {
 mod tests {
     use clap::Parser;
 
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BenchArgs,
-    }
+    use crate::args::Line;
 
     #[test]
     fn requests_are_of_whole_units() {
