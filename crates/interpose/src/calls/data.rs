@@ -57,7 +57,8 @@ const DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC as u32);
 fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
     const SYNCS: i32 = libc::RWF_DSYNC | libc::RWF_SYNC;
     let mut given = as_given(call)?;
-    let is_append = file.flags.contains(OFlags::APPEND) || given.flags & libc::RWF_APPEND != 0;
+    let is_opened = file.flags.contains(OFlags::APPEND) && given.flags & libc::RWF_NOAPPEND == 0;
+    let is_append = is_opened || given.flags & libc::RWF_APPEND != 0;
     let begin = match given.offset {
         _ if is_append => file.stat.st_size as u64,
         Some(at) => at as u64,

@@ -70,7 +70,10 @@ static long one(int *fds) {
     case 5: case 6: return syscall(SYS_write, fd, data, len);
     case 7: return syscall(SYS_pwrite64, fd, data, len, pick(20) ? offset : -3);
     case 8: return syscall(SYS_writev, fd, parts, pick(4));
-    case 9: return syscall(SYS_pwritev2, fd, parts, 3, offset, 0, pick(3) ? 0 : 0x10 /* append */);
+    case 9: {
+        static const int ways[] = {0, 0, 0x10 /* append */, 0x20 /* do not append */};
+        return syscall(SYS_pwritev2, fd, parts, 3, pick(5) ? offset : -1L, 0, ways[pick(4)]);
+    }
     case 10: return syscall(SYS_pwritev2, fd, parts, 2, -1L, -1L, pick(3) ? 0 : 2 /* dsync */);
     case 11: return syscall(SYS_ftruncate, fd, offset);
     case 12: return syscall(SYS_truncate, name(), pick(9) ? offset : -1);
