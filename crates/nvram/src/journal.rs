@@ -282,6 +282,11 @@ impl<N: NonVolatile> Journal<N> {
         self.syncing.is_some()
     }
 
+    /// Nobody waits any more for a sync that is under way.
+    pub(crate) fn forget_sync(&mut self) {
+        self.syncing = None;
+    }
+
     /// What it lies in.
     pub(crate) fn into_store(self) -> N {
         self.store

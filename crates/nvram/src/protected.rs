@@ -390,6 +390,7 @@ where
     #[cold]
     fn fail(&mut self, error: JournalError) {
         self.broken.get_or_insert(error);
+        self.journal.forget_sync();
         self.reclaim = match self.reclaim {
             // Its completion is still to come.
             Reclaim::Flush(to) => Reclaim::Flush(to),

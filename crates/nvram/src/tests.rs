@@ -5,10 +5,13 @@ mod damage;
 mod fickle;
 mod model;
 
-use port::{BlockOp, Status, Time};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use port::{BlockOp, Port, Status, Time};
 
 use crate::{AREA_START, JournalError, LEAST_BYTES, NvRam, Protected, format, peek};
-use fickle::{Fickle, Hosted, Mortal};
+use fickle::{Ailing, Fickle, Hosted, Mortal, Slow};
 use model::{Host, ram};
 
 #[test]
@@ -178,6 +181,30 @@ fn a_store_that_fails_stops_writes_and_not_reads() {
     assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
     assert!(host.one(BlockOp::Read, 3, 1, false).status.is_ok());
     host.settle();
+}
+
+/// Whichever of the two fails, while the other is under way or not: nothing waits for ever,
+/// and nothing is due that leads to nothing.
+#[test]
+fn a_sync_that_fails_is_not_under_way_for_ever() {
+    for what in [Ailing::Sync, Ailing::Write] {
+        let ails = Rc::new(Cell::new(Ailing::No));
+        let store = Slow { ram: ram(), polls: 0, ails: Rc::clone(&ails) };
+        let mut host = Host::new(Fickle::new(1), store, 1);
+        assert!(host.one(BlockOp::Write, 3, 1, false).status.is_ok());
+        host.ask(BlockOp::Flush, 0, 0, false);
+        host.pass();
+        ails.set(what);
+        host.ask(BlockOp::Write, 5, 1, false);
+        (0..100).for_each(|_| {
+            host.pass();
+        });
+        assert!(host.port.error().is_some() && host.port.is_idle());
+        assert_eq!(host.port.next_event(), None);
+        assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
+        assert!(host.one(BlockOp::Read, 3, 1, false).status.is_ok());
+        host.settle();
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A drive that keeps no more than it must, and stores that do not either.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
@@ -231,6 +231,54 @@ impl NonVolatile for Mortal {
 
     fn sync(&mut self) -> Poll<io::Result<()>> {
         if self.left == 0 { Poll::Ready(Err(io::Error::other("killed"))) } else { self.ram.sync() }
+    }
+
+    fn life(&self) -> Option<Life> {
+        self.ram.life()
+    }
+}
+
+/// What of a store fails from now on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ailing {
+    No,
+    Sync,
+    Write,
+}
+
+/// A store whose syncs take 16 polls, and that fails when it is told to.
+pub struct Slow {
+    pub ram: NvRam,
+    /// That the sync under way took.
+    pub polls: u32,
+    pub ails: Rc<Cell<Ailing>>,
+}
+
+impl NonVolatile for Slow {
+    fn bytes(&self) -> u64 {
+        self.ram.bytes()
+    }
+
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.ram.read(at, bytes)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        match self.ails.get() {
+            Ailing::Write => Err(io::Error::other("no room")),
+            _ => self.ram.write(at, bytes),
+        }
+    }
+
+    fn sync(&mut self) -> Poll<io::Result<()>> {
+        self.polls = (self.polls + 1) % 16;
+        if self.polls > 0 {
+            return Poll::Pending;
+        }
+        match self.ails.get() {
+            Ailing::Sync => Poll::Ready(Err(io::Error::other("no disk"))),
+            _ => self.ram.sync(),
+        }
     }
 
     fn life(&self) -> Option<Life> {
