@@ -63,6 +63,9 @@ pub enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// Who opens it was stopped.
+    #[error("stopped before the server had handed the channel over")]
+    Stopped,
     /// The system refused something.
     #[error("the channel failed: {0}")]
     System(#[from] io::Error),
@@ -101,8 +104,21 @@ pub struct Client {
 impl Client {
     /// Opens a channel to the server that listens at `path`.
     pub fn open(path: &Path, options: &Options) -> Result<Client, ClientError> {
-        let patience = Patience { until: Instant::now() + OPENING, unless: None };
-        let unreachable = |source| ClientError::Connect { path: path.into(), source };
+        Client::open_while(path, options, &|| true)
+    }
+
+    /// The same, as long as that `goes_on`: it is asked while the server is waited for.
+    pub fn open_while(
+        path: &Path,
+        options: &Options,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Client, ClientError> {
+        let until = Instant::now() + OPENING;
+        let patience = Patience { until, unless: None, goes_on: Some(goes_on) };
+        let unreachable = |source: io::Error| match source.kind() {
+            ErrorKind::Interrupted => ClientError::Stopped,
+            _ => ClientError::Connect { path: path.into(), source },
+        };
         let socket = connect(path, &patience).map_err(unreachable)?;
         let depth = options.depth.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
         let Options { most, memory, linger, .. } = *options;
@@ -114,6 +130,7 @@ impl Client {
             Err(e) if e.kind() == ErrorKind::TimedOut => {
                 return Err(ClientError::Protocol("it said nothing for 10 s"));
             }
+            Err(e) if e.kind() == ErrorKind::Interrupted => return Err(ClientError::Stopped),
             Err(e) => return Err(e.into()),
         };
         let layout = Layout::new(welcome.depth, welcome.memory)

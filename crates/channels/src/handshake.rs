@@ -26,15 +26,28 @@ use crate::wire::{Hello, MAX_TEXT, VERSION, Welcome};
 /// After which time a server whose line is full is tried again.
 const FULL_LINE: Duration = Duration::from_millis(1);
 
+/// How often it is asked whether to wait longer.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Until when, and for how long, a side waits for the other.
 pub struct Patience<'a> {
     /// The time at which it gives up.
     pub until: Instant,
     /// It gives up when this is readable.
     pub unless: Option<BorrowedFd<'a>>,
+    /// It gives up when this says no: asked every [`LOOK`], and when a signal comes.
+    pub goes_on: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Patience<'_> {
+    /// Fails when somebody stops it.
+    fn ask(&self) -> io::Result<()> {
+        match self.goes_on.is_none_or(|goes_on| goes_on()) {
+            true => Ok(()),
+            false => Err(ErrorKind::Interrupted.into()),
+        }
+    }
+
     /// Waits until the socket is ready. Fails when it has lasted too long.
     fn wait(&self, socket: BorrowedFd<'_>, what: PollFlags) -> io::Result<()> {
         loop {
@@ -42,6 +55,8 @@ impl Patience<'_> {
             if left == Duration::ZERO {
                 return Err(ErrorKind::TimedOut.into());
             }
+            self.ask()?;
+            let left = if self.goes_on.is_some() { left.min(LOOK) } else { left };
             let other = PollFd::from_borrowed_fd(self.unless.unwrap_or(socket), PollFlags::IN);
             let mut fds = [PollFd::from_borrowed_fd(socket, what), other];
             let fds = &mut fds[..1 + usize::from(self.unless.is_some())];
@@ -163,7 +178,10 @@ pub fn connect(path: &Path, patience: &Patience<'_>) -> io::Result<UnixStream> {
     loop {
         match rustix::net::connect(&socket, &address) {
             Ok(()) => return Ok(socket.into()),
-            Err(Errno::AGAIN) if Instant::now() < patience.until => std::thread::sleep(FULL_LINE),
+            Err(Errno::AGAIN) if Instant::now() < patience.until => {
+                patience.ask()?;
+                std::thread::sleep(FULL_LINE);
+            }
             Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
             Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -196,7 +214,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
 
     fn soon() -> Patience<'static> {
-        Patience { until: Instant::now() + SOON, unless: None }
+        Patience { until: Instant::now() + SOON, unless: None, goes_on: None }
     }
 
     #[test]
@@ -253,9 +271,12 @@ mod tests {
         let first = connect(&path, &soon()).unwrap();
         assert_eq!(connect(&path, &soon()).unwrap_err().kind(), ErrorKind::TimedOut);
         let until = Instant::now() + Duration::from_secs(60);
-        let patience = Patience { until, unless: None };
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| connect(&path, &patience));
+            let patience = || Patience { until, unless: None, goes_on: None };
+            let second = scope.spawn({
+                let path = &path;
+                move || connect(path, &patience())
+            });
             drop(listener.accept().unwrap());
             second.join().unwrap().unwrap();
         });
@@ -281,7 +302,30 @@ mod tests {
         let (bell, mut ringer) = UnixStream::pair().unwrap();
         ringer.write_all(&[1]).unwrap();
         let until = Instant::now() + Duration::from_secs(60);
-        let patience = Patience { until, unless: Some(bell.as_fd()) };
+        let patience = Patience { until, unless: Some(bell.as_fd()), goes_on: None };
         assert_eq!(hear(&client, &patience).unwrap_err().kind(), ErrorKind::Interrupted);
+    }
+
+    /// A server that says nothing, as one that was stopped, keeps nobody.
+    #[test]
+    fn who_is_stopped_does_not_wait_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() < 3
+        };
+        let until = Instant::now() + Duration::from_secs(3600);
+        let patience = Patience { until, unless: None, goes_on: Some(&goes_on) };
+        let silent = connect(&path, &patience).unwrap();
+        let hello = Hello { version: VERSION, depth: 4, most: 0, memory: 0 };
+        let stopped = ask(&silent, hello, &patience).unwrap_err();
+        assert_eq!((stopped.kind(), asked.get()), (ErrorKind::Interrupted, 3));
+        // Its line is full now.
+        asked.set(0);
+        assert_eq!(connect(&path, &patience).unwrap_err().kind(), ErrorKind::Interrupted);
     }
 }

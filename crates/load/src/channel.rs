@@ -2,9 +2,10 @@
 //!
 //! One channel, closed loop only. Each request that is out has a part of the channel's
 //! buffers, to which and from which its data are copied. May fail: the server cannot be
-//! reached, refuses, goes away or says nothing for a minute; or somebody stops it, and
-//! the server then owes answers for most of a second.
+//! reached, refuses, goes away or says nothing for a minute; or somebody stops it, at once while the
+//! channel is opened, and later where the server then owes answers for most of a second.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,11 @@ impl Channelled {
         let most = u32::try_from(most).unwrap_or(0);
         let depth = depth.min(channels::wire::MAX_DEPTH);
         let options = Options { depth, most, memory: 0, linger };
-        let client = Client::open(Path::new(&spec.path), &options).map_err(failed)?;
+        // Nothing is owed yet: who stops it need not wait.
+        let opening = RefCell::new(watch.helper());
+        let is_watched = || opening.borrow_mut().look(0.0);
+        let client = Client::open_while(Path::new(&spec.path), &options, &is_watched);
+        let client = client.map_err(failed)?;
         let welcome = client.welcome();
         let part = (welcome.memory / u64::from(welcome.depth)) as u32;
         Ok(Channelled {

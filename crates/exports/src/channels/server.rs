@@ -174,7 +174,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Host<'_, P> {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let who = sockopt::socket_peercred(&socket).map_or(0, |who| who.pid.as_raw_nonzero().get());
         let until = Instant::now() + self.limits.greeting;
-        let patience = Patience { until, unless: Some(self.stop.bell()) };
+        let patience = Patience { until, unless: Some(self.stop.bell()), goes_on: None };
         let Ok(hello) = hear(&socket, &patience) else { return self.count(&self.counters.refused) };
         let opened = hello.ok_or("it does not speak the channels' protocol".to_string());
         let (opened, _bytes) = match opened.and_then(|hello| self.open(hello, &socket)) {

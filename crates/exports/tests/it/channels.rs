@@ -313,8 +313,11 @@ fn refusals_say_why() {
         assert!(why.contains("raise --client-memory"), "{why}");
         drop(one);
         let mut socket = UnixStream::connect(path).unwrap();
-        let patience =
-            || Patience { until: Instant::now() + Duration::from_secs(20), unless: None };
+        let patience = || Patience {
+            until: Instant::now() + Duration::from_secs(20),
+            unless: None,
+            goes_on: None,
+        };
         let hello = Hello { version: VERSION + 1, depth: 1, most: 0, memory: 0 };
         let answer = ask(&socket, hello, &patience()).unwrap();
         assert!(matches!(&answer, Answer::Refused(why) if why.contains("version")), "{answer:?}");
@@ -350,7 +353,8 @@ fn one_channel_too_many_is_refused_until_one_is_closed() {
 fn raw(path: &Path, depth: u32) -> (UnixStream, Region, Layout) {
     let socket = UnixStream::connect(path).unwrap();
     let hello = Hello { version: VERSION, depth, most: 4096, memory: 0 };
-    let patience = Patience { until: Instant::now() + Duration::from_secs(20), unless: None };
+    let patience =
+        Patience { until: Instant::now() + Duration::from_secs(20), unless: None, goes_on: None };
     let Answer::Channel(welcome, memory) = ask(&socket, hello, &patience).unwrap() else {
         panic!("a channel")
     };
