@@ -228,7 +228,7 @@ def comparison(
             if times <= 0:
                 continue
             less, at = min(noise, 0.999 * times), place + (run - 1) * step
-            fill = "none" if of["beyond_noise"] is False else "full"
+            fill = "none" if of["told_apart"] is False else "full"
             axes.errorbar(
                 times, at, xerr=[[less], [noise]], color=colour, marker="o", fillstyle=fill,
                 capsize=3, linestyle="none", label=name if name not in named else None,

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use measure::units::{bytes_decimal, count, time_ns};
 use serde_json::{Value, json};
 
-use crate::run::{Job, Latency, Row, Run, Within};
+use crate::pairs::{of_rows, paired_by, share};
+use crate::run::{Job, Latency, Run, Within};
 use crate::waver::waver;
 
 /// Columns of a name at most; what is longer loses its beginning.
@@ -59,7 +60,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn of(first: Cell, other: Cell) -> Option<Difference> {
+    /// Where rows of both are known to say it, it wavers as these do together (`paired`).
+    fn of(first: Cell, other: Cell, paired: Option<f64>) -> Option<Difference> {
         let (base, value) = (first.value?, other.value?);
         let ratio = value / base;
         if !ratio.is_finite() || ratio > 1e12 {
@@ -74,18 +76,18 @@ impl Difference {
                 more.hypot(ratio * other_less)
             }
         });
-        Some(Difference { by: ratio - 1.0, waver })
+        Some(Difference { by: ratio - 1.0, waver: paired.or(waver) })
     }
 
-    /// Whether it is more than both waver; `None` where that is not known.
-    pub fn is_beyond_noise(&self) -> Option<bool> {
+    /// Whether it is more than it wavers by; `None` where that is not known.
+    pub fn is_told_apart(&self) -> Option<bool> {
         self.waver.map(|waver| self.by.abs() > waver)
     }
 
     fn text(&self) -> String {
         let percent = 100.0 * self.by;
-        match (self.waver, self.is_beyond_noise()) {
-            (Some(_), Some(false)) => format!("{percent:+.1} % (noise)"),
+        match (self.waver, self.is_told_apart()) {
+            (Some(waver), Some(false)) => format!("({percent:+.1} % ± {:.1})", 100.0 * waver),
             (Some(waver), _) => format!("{percent:+.1} % ± {:.1}", 100.0 * waver),
             (None, _) => format!("{percent:+.1} %"),
         }
@@ -100,6 +102,8 @@ pub struct Figure {
     unit: Unit,
     /// Of each run.
     pub cells: Vec<Cell>,
+    /// By what each one's ratio to the first's wavers, where rows of both tell.
+    paired: Vec<Option<f64>>,
 }
 
 impl Figure {
@@ -110,7 +114,8 @@ impl Figure {
 
     /// How that of a run differs from the first one's.
     pub fn difference(&self, run: usize) -> Option<Difference> {
-        if run == 0 { None } else { Difference::of(self.cells[0], self.cells[run]) }
+        let paired = self.paired.get(run).copied().flatten();
+        if run == 0 { None } else { Difference::of(self.cells[0], self.cells[run], paired) }
     }
 
     /// That, as text.
@@ -174,22 +179,22 @@ impl Comparison {
         let wide = longest.unwrap_or(0).max(21) + 1;
         let _ = write!(out, "{:<wide$}{:>14}", "", "[1]");
         for number in 2..=self.names.len() {
-            let _ = write!(out, "{:>14}{:<19}", format!("[{number}]"), "");
+            let _ = write!(out, "{:>14}{:<21}", format!("[{number}]"), "");
         }
         trim_line(&mut out);
         for figure in &self.figures {
             let _ = write!(out, "{:<wide$}{:>14}", figure.name, figure.text(0));
             for run in 1..self.names.len() {
                 let difference = figure.difference_text(run);
-                let _ = write!(out, "{:>14}   {difference:<16}", figure.text(run));
+                let _ = write!(out, "{:>14}   {difference:<18}", figure.text(run));
             }
             trim_line(&mut out);
         }
         if several {
             out.push_str(
-                "\n±: what other runs of both would differ by, with 95 %, from how each one's rows \
-                 do;\nnoise: less than that; neither: not known, as its rows are too few or do not \
-                 tell\n",
+                "\n±: within what it would be in other runs of both, with 95 %, as their rows tell;\n\
+                 in brackets: not told apart, as it is less than that; without ±: not known, as rows are \
+                 too few or do not tell\n",
             );
             self.settings_text(&mut out);
         }
@@ -225,7 +230,7 @@ impl Comparison {
                     "waver": cell.waver.map(|[less, more]| less.max(more)),
                     "difference": difference.map(|d| d.by),
                     "difference_waver": difference.and_then(|d| d.waver),
-                    "beyond_noise": difference.and_then(|d| d.is_beyond_noise()),
+                    "told_apart": difference.and_then(|d| d.is_told_apart()),
                 })
             };
             json!({
@@ -308,13 +313,6 @@ fn short(text: &str) -> String {
     std::iter::once('…').chain(text.chars().skip(n - NAME + 1)).collect()
 }
 
-/// What rows say whose length is about that of the others.
-pub(crate) fn of_rows(run: &Run, get: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
-    let longest = run.series.iter().map(|row| row.seconds).fold(0.0, f64::max);
-    let whole = run.series.iter().filter(|row| row.seconds > 0.9 * longest);
-    whole.filter_map(get).collect()
-}
-
 /// A percentile of all, and within what it lies.
 type Percentile = (&'static str, fn(Latency) -> Option<f64>, fn(Within) -> Option<[f64; 2]>);
 const PERCENTILES: [Percentile; 5] = [
@@ -341,7 +339,8 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut add = |name: &str, unit, cell: &dyn Fn(&Run) -> Cell| {
         let cells: Vec<Cell> = runs.iter().map(cell).collect();
         if cells.iter().any(|cell| cell.value.is_some()) {
-            all.push(Figure { name: name.to_owned(), unit, cells });
+            let paired = paired_by(name, runs);
+            all.push(Figure { name: name.to_owned(), unit, cells, paired });
         }
     };
     let rate = |run: &Run| even(waver(&of_rows(run, |row| Some(row.iops))));
@@ -351,8 +350,14 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         value: Some(run.bytes_per_second),
         waver: rate(run),
     });
-    add("read IOPS", Unit::Rate, &|run| known(run.only(true).map(|d| d.iops)));
-    add("write IOPS", Unit::Rate, &|run| known(run.only(false).map(|d| d.iops)));
+    for (name, reads) in [("read IOPS", true), ("write IOPS", false)] {
+        add(name, Unit::Rate, &|run| Cell {
+            value: run.only(reads).map(|d| d.iops),
+            waver: rate(run)
+                .zip(share(run, reads))
+                .map(|(rate, share)| rate.map(|r| r.hypot(share))),
+        });
+    }
     add("latency: mean", Unit::Time, &|run| {
         // In a closed loop it is the depth over the rate.
         let waver = run.depth().and_then(|_| rate(run));
@@ -467,7 +472,7 @@ mod tests {
         for figure in &comparison.figures {
             if let Some(difference) = figure.difference(1) {
                 assert_eq!(difference.by, 0.0, "{}", figure.name);
-                assert_ne!(difference.is_beyond_noise(), Some(true), "{}", figure.name);
+                assert_ne!(difference.is_told_apart(), Some(true), "{}", figure.name);
             }
         }
         assert!(comparison.settings.is_empty());
@@ -480,18 +485,19 @@ mod tests {
         let of = |a: [f64; 6], b: [f64; 6]| {
             Comparison::new(&[run("a", &a), run("b", &b)]).figures[0].difference(1).unwrap()
         };
-        // Six rows 1 % off, five degrees of freedom: 2.571 * 0.010954 / sqrt(6).
-        let steady = of(rows(1e5, 1e3), rows(1.1e5, 1.1e3));
+        // Six rows 1 % off, five degrees of freedom: 2.571 * 0.010954 / sqrt(6); those of the
+        // other go the other way.
+        let steady = of(rows(1e5, 1e3), rows(1.1e5, -1.1e3));
         assert!((steady.by - 0.1).abs() < 1e-9);
-        let waver = 1f64.hypot(1.1) * 2.571 * 0.010_954 / 6f64.sqrt();
+        let waver = 2.2 * 2.571 * 0.010_954 / 6f64.sqrt();
         assert!((steady.waver.unwrap() - waver).abs() < 1e-5, "{steady:?}");
-        assert_eq!(steady.is_beyond_noise(), Some(true));
-        assert_eq!(of(rows(1e5, 3e4), rows(1.1e5, 3e4)).is_beyond_noise(), Some(false));
+        assert_eq!(steady.is_told_apart(), Some(true));
+        assert_eq!(of(rows(1e5, 3e4), rows(1.1e5, -3e4)).is_told_apart(), Some(false));
     }
 
     /// Of half reads, half writes it is now that of the one, now that of the other.
     #[test]
-    fn a_median_that_jumps_from_seed_to_seed_is_noise() {
+    fn a_median_that_jumps_from_seed_to_seed_is_not_told_apart() {
         let with = |p50: f64, within: Value| {
             let mut json = report(&[1e5; 6]);
             json["latency_ns"]["p50"] = p50.into();
@@ -501,7 +507,7 @@ mod tests {
         let beyond = |a: Run, b: Run| {
             let comparison = Comparison::new(&[a, b]);
             let median = comparison.figures.iter().find(|f| f.name == "latency: p50").unwrap();
-            median.difference(1).unwrap().is_beyond_noise()
+            median.difference(1).unwrap().is_told_apart()
         };
         let wide = json!([8500, 69_000]);
         for (a, b) in [(8544.0, 68_864.0), (68_864.0, 8544.0), (8544.0, 8544.0)] {
@@ -509,8 +515,7 @@ mod tests {
         }
         let (a, b) = (with(1e5, json!([99_000, 101_000])), with(1.05e5, json!([104_000, 106_000])));
         assert_eq!(beyond(a, b), Some(true));
-        // One that may be as the other is noise, and one that may not is none, whichever is
-        // held against which.
+        // Whichever is held against which.
         let pairs = [
             (69_000.0, json!([8500, 70_000]), 8544.0, json!([8500, 8600]), false),
             (8544.0, json!([8500, 69_000]), 69_000.0, json!([68_000, 70_000]), false),

@@ -20,6 +20,7 @@ mod dossier;
 mod file;
 mod maps;
 mod page;
+mod pairs;
 mod run;
 mod sheet;
 mod waver;

@@ -128,7 +128,7 @@ fn figures(out: &mut String, comparison: &Comparison) {
         let _ =
             write!(out, "<tr><td>{}</td><td>{}</td>", text(&figure.name), text(&figure.text(0)));
         for run in 1..comparison.names.len() {
-            let beyond = figure.difference(run).and_then(|d| d.is_beyond_noise());
+            let beyond = figure.difference(run).and_then(|d| d.is_told_apart());
             let class = if beyond == Some(true) { "difference beyond" } else { "difference" };
             let (value, difference) = (figure.text(run), figure.difference_text(run));
             let _ = write!(
@@ -143,8 +143,8 @@ fn figures(out: &mut String, comparison: &Comparison) {
     out.push_str("</table>\n");
     if comparison.names.len() > 1 {
         out.push_str(
-            "<p>±: what other runs of both would differ by, with 95 %, from how each one's rows do. \
-             Bold: more than that. Noise: less. Neither: not known.</p>\n",
+            "<p>±: within what it would be in other runs of both, with 95 %, as their rows tell. Bold: \
+             more than that. In brackets: not told apart. Without ±: not known.</p>\n",
         );
     }
 }

@@ -17,7 +17,7 @@ fn two_drives_are_told_apart_from_two_seeds_of_one() {
     bench(",suspend=true", "", "other.json");
     let compared = json(dir.path(), "compare a.json same.json other.json");
     let iops = &compared["figures"][0]["runs"];
-    assert_eq!(iops[2]["beyond_noise"], true, "{iops}");
+    assert_eq!(iops[2]["told_apart"], true, "{iops}");
     // Another seed is within three times what is said with 95 %.
     let by = |key: &str| iops[1][key].as_f64().unwrap();
     assert!(by("difference").abs() < 1.5 * by("difference_waver"), "{iops}");
