@@ -405,6 +405,20 @@ mod tests {
         assert!(!text.contains("of user"), "{text}");
     }
 
+    /// A key that changes the spare as well says what it was and is.
+    #[test]
+    fn a_drive_with_another_spare_is_told_with_both() {
+        let line = "mem:tlc,size=256M,store=none --rw randwrite --ios 1k";
+        let explained = Explained::of(&bench(line), &["pus=8".into(), "suspend=true".into()]);
+        let explained = explained.unwrap();
+        let spare = |of: &Outcome| of.report.drive["spare"].as_f64().unwrap();
+        let (was, is) = (spare(&explained.outcome), spare(&explained.others[0]));
+        let text = explained.compared();
+        let told = format!("  with a spare of {is}, not {was}\n");
+        assert!(was != is && text.contains(&told), "{text}");
+        assert_eq!(text.matches("spare").count(), 1, "{text}");
+    }
+
     /// Of 300,000 requests of 150,000 s each the sum is above 2^64 ns.
     #[test]
     fn the_mean_of_a_long_queue_is_that_of_the_report() {

@@ -41,8 +41,12 @@ pub(super) fn compared(outcome: &Outcome, others: &[(&str, &Outcome)]) -> String
         if of_loads.chain([other.open_loop]).flatten().any(|open| open.behind) {
             text += "  slower than its rate: a queue that grows";
         }
-        if other.raised_spare != outcome.raised_spare {
-            text += "  with another spare";
+        let spare = |of: &Outcome| of.report.drive["spare"].as_f64();
+        if let (Some(is), Some(was)) = (spare(other), spare(outcome))
+            && other.raised_spare != outcome.raised_spare
+            && is != was
+        {
+            let _ = write!(text, "  with a spare of {is}, not {was}");
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
