@@ -71,9 +71,12 @@ class Run:
         if not self.share or not plain_ or told or faults or how == "none":
             return None
         seed = options.get("seed", 1)
-        if how == "seq":
+        if how == "whole" or (how == "seq" and "range" not in options):
             # It is the same whatever is measured then.
-            return {"rw": "read", "bs": "128k", "ios": 1, "precondition": "seq", "seed": seed}
+            return {"rw": "read", "bs": "128k", "ios": 1, "precondition": how, "seed": seed}
+        if "job" in options:
+            # What several loads use is filled for them.
+            return None
         kept = {key: value for key, value in options.items() if key not in ("ios", "time", "ramp")}
         return {**kept, "ios": 1}
 

@@ -79,9 +79,11 @@ pub enum Precondition {
     /// Nothing: a fresh drive.
     #[default]
     None,
-    /// Twice its capacity of 128 KiB sequential writes.
+    /// What is used of it, its --range, is written twice over, in order by 128 KiB.
     Seq,
-    /// That, then the workload itself until it is steady.
+    /// All of it is, whatever its --range is.
+    Whole,
+    /// All of it is, then the workload itself runs until the drive is steady.
     Steady,
 }
 

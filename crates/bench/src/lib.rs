@@ -313,7 +313,7 @@ impl<'a> Bench<'a> {
         let mut runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
         (runner.charts, runner.die_clocks) = (args.is_drawn(), args.draws_dies());
         let takes = replay::Takes::of(shape);
-        let spans = std::iter::once(0..shape.bytes).collect();
+        let spans = spans::of_whole(args, shape.bytes);
         Ok(Bench { args, shape: *shape, pattern, runner, takes, spans, real })
     }
 

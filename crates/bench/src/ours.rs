@@ -66,10 +66,11 @@ pub(crate) fn ours(
         drive.put_away()?;
         return Err(Error::Usage(
             "--verify knows only what it wrote, and something is on this drive: add \
-             --precondition seq, which writes over all of it"
+             --precondition seq, which writes over it first"
                 .into(),
         ));
     }
+    let is_part = spans::are_part(&spans, &drive.config, drive.drive.shape().bytes);
     let mut prepared = None;
     if let Some(path) = &args.snapshot {
         let ready = drive.ready();
@@ -90,6 +91,9 @@ pub(crate) fn ours(
     outcome.recovery = recovery;
     outcome.look_for_reads_of_nothing(args, new);
     outcome.look_for_a_new_drive(args, new);
+    if new && is_part {
+        outcome.look_for_an_empty_rest(args);
+    }
     outcome.raised_spare = raised_spare;
     Ok(outcome)
 }

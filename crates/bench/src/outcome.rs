@@ -182,6 +182,15 @@ impl Outcome {
             as_it_was && args.is_any(|load| load.rw.writes()) && self.report.void.is_none();
     }
 
+    /// Notes that of a new drive only a part was filled before, where it is written.
+    pub(crate) fn look_for_an_empty_rest(&mut self, args: &BenchArgs) {
+        if args.precondition() == Precondition::Seq && args.is_any(|load| load.rw.writes()) {
+            let text = "outside --range the drive is empty, and has that much more spare: \
+                        --precondition whole fills all of it";
+            self.warnings.push(text.into());
+        }
+    }
+
     /// Notes that what parts of the drive did has the ramp in it, where any tells.
     pub(crate) fn look_for_a_ramp(&mut self, args: &BenchArgs) {
         let told = self.parity.is_some() || self.slc.is_some() || self.power.is_some();

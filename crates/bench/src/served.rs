@@ -92,7 +92,7 @@ fn measured<R: Remote>(
         // Whether it was used its server does not tell.
         problem.push_str(
             ". --verify knows only what it wrote: if this drive was used before, that is why; add \
-             --precondition seq, which writes over all of it",
+             --precondition seq, which writes over it first",
         );
     }
     if args.reads() > 0 && args.precondition() == Precondition::None {

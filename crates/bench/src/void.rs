@@ -32,7 +32,7 @@ pub fn reads_holes(path: &str, range: Range<u64>) -> Option<String> {
     (part > 0).then(|| {
         format!(
             "{part} % of what is read of the file are holes, never written or trimmed, and are read \
-             in no time: --precondition seq --destroy writes all of it"
+             in no time: --precondition seq --destroy fills them"
         )
     })
 }

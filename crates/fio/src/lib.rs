@@ -43,7 +43,7 @@ pub use error::JobError;
 pub use job::Job;
 
 use crate::file::{Key, Outside};
-use crate::remarks::Remarks;
+use crate::remarks::{PRECONDITIONED, Remarks};
 use crate::run::How;
 use crate::told::Told;
 
@@ -65,7 +65,7 @@ pub enum Format {
 pub enum Precondition {
     /// Nothing.
     None,
-    /// Twice its capacity of 128 KiB sequential writes.
+    /// What jobs use of it is written twice over, in order by 128 KiB.
     Seq,
 }
 
@@ -272,7 +272,7 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
     }
     let mut text = text::became(jobs);
     if remarks.is_preconditioned {
-        text += "the drive was written twice over before\n";
+        text += &format!("{PRECONDITIONED}\n");
     }
     for one in &told {
         text += &format!("\n{}\n", text::heading(one));

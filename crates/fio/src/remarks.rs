@@ -12,10 +12,13 @@ use crate::job::Job;
 use crate::run::All;
 use crate::told;
 
+/// That what is read had been written.
+pub const PRECONDITIONED: &str = "what jobs use of the drive was written twice over before";
+
 /// What of a run is not in its figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
-    /// Whether the drive was written twice over before.
+    /// Whether what is used of the drive was written twice over before.
     pub is_preconditioned: bool,
     /// Whether somebody stopped it, or its time on the wall was over.
     pub is_stopped: bool,
@@ -81,8 +84,7 @@ impl Remarks {
         let of_jobs = self.notes.iter().map(|(name, note)| format!("[{name}] {note}"));
         let void = self.void.iter().map(|(name, why)| format!("[{name}] VOID: {why}"));
         let behind = self.behind.iter().map(|(name, words)| format!("[{name}] BEHIND: {words}"));
-        let before =
-            self.is_preconditioned.then(|| "the drive was written twice over before".to_string());
+        let before = self.is_preconditioned.then(|| PRECONDITIONED.to_string());
         let ended = self.ended().into_iter().map(|(what, words)| format!("{what}: {words}"));
         of_jobs.chain(before).chain(void).chain(behind).chain(ended).collect()
     }

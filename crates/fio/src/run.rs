@@ -2,7 +2,10 @@
 //!
 //! Guarantees: the drive of a round is what the one before left; a clone does what a
 //! bench of the same options does, to the bit in virtual time. A drive that
-//! is new and read is written twice over before. Fails as a bench does.
+//! is new and read is written twice over before, as far as jobs use it. Fails as a bench does.
+
+use std::ops::Range;
+use std::time::Instant;
 
 use bench::stand::{About, Stand, StandArgs, on_a_stand};
 use bench::{IN_MEMORY, reads_holes};
@@ -10,12 +13,12 @@ use drive::error::Error;
 use drive::spec::DriveSpec;
 use load::cpu::Mark;
 use load::driver::Driver;
-use load::runner::{Part, Runner};
+use load::runner::{Part, Runner, joined};
 use load::tally::Tally;
 use load::verify::Verifier;
 use load::watch::Watch;
 use measure::why::MOST_LOADS;
-use port::Shape;
+use port::{BLOCK_BYTES, SECTOR_BYTES, Shape};
 use workload::Pattern;
 
 use crate::job::Job;
@@ -33,8 +36,11 @@ pub struct Ran {
     pub asked: Asked,
     /// Processor time of its round: of the user and of the system, in seconds.
     pub cpu: (f64, f64),
-    /// What its round took on the wall, in seconds.
+    /// What measuring its round took on the wall, in seconds.
     pub wall: f64,
+    /// The same with what was before it since the round before: making or opening the drive
+    /// and writing it; and with reading back.
+    pub wall_in_all: f64,
     /// Requests of all in its round.
     pub round_ios: u64,
     /// Whether it ran alone, so that what the drive did was for it.
@@ -68,6 +74,7 @@ pub struct How {
 /// Runs all jobs.
 pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
     let rounds = rounds(jobs)?;
+    let mut since = Instant::now();
     on_a_stand(&how.stand, watch, |stand, watch| {
         if let Some(why) = stand.about.tells_no_stories.as_ref().filter(|_| how.explains) {
             return Err(Error::Usage(format!("--explain: {why}")));
@@ -78,10 +85,13 @@ pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
         }
         let asked = asked(jobs, &rounds, stand)?;
         let mut session = Session::new(jobs, how, stand, watch)?;
-        let is_preconditioned = session.prepare()?;
+        let is_preconditioned = session.prepare(&asked.concat())?;
         let (mut ran, mut begun) = (Vec::new(), 0);
         for (round, asked) in rounds.iter().zip(asked) {
-            ran.extend(session.round((begun, round), asked)?);
+            let mut round = session.round((begun, round), asked)?;
+            let wall_in_all = std::mem::replace(&mut since, Instant::now()).elapsed();
+            round.iter_mut().for_each(|one| one.wall_in_all = wall_in_all.as_secs_f64());
+            ran.extend(round);
             begun += 1;
             if ran.iter().any(|one: &Ran| one.tally.interrupted || one.tally.lost.is_some()) {
                 break;
@@ -143,7 +153,7 @@ impl<'s, 'a> Session<'s, 'a> {
             if !stand.about.is_new && how.preconditions != Some(true) {
                 return Err(Error::Usage(
                     "verify= knows only what was written here, and something may be on this \
-                     drive: add --precondition seq, which writes over all of it"
+                     drive: add --precondition seq, which writes over it first"
                         .into(),
                 ));
             }
@@ -155,9 +165,9 @@ impl<'s, 'a> Session<'s, 'a> {
         Ok(Session { jobs, how, stand, watch, verifier })
     }
 
-    /// Writes the drive before, where that is asked for, or where nothing was written
-    /// to it and it is read. Says whether it did.
-    fn prepare(&mut self) -> Result<bool, Error> {
+    /// Writes what all use of the drive before, where that is asked for, or where nothing
+    /// was written to it and it is read. Says whether it did.
+    fn prepare(&mut self, asked: &[Asked]) -> Result<bool, Error> {
         let about = &self.stand.about;
         let is_read = self.jobs.iter().any(Job::reads);
         let in_vain = about.is_new && is_read && self.how.preconditions.is_none();
@@ -165,7 +175,7 @@ impl<'s, 'a> Session<'s, 'a> {
         if in_vain && about.is_ours && !in_memory && !self.jobs.iter().any(Job::writes) {
             return Err(Error::Usage(
                 "nothing was ever written to this drive, and what was never written is read in \
-                 no time: add --precondition seq, which writes all of it"
+                 no time: add --precondition seq, which writes it first"
                     .into(),
             ));
         }
@@ -174,7 +184,9 @@ impl<'s, 'a> Session<'s, 'a> {
         }
         let (shape, seed) = (self.stand.shape, self.how.stand.seed);
         let mut runner = Runner { verifier: self.verifier.take(), ..Runner::new(self.watch) };
-        runner.precondition(self.stand.driver(), &shape, seed)?;
+        for part in joined(asked.iter().map(used).collect()) {
+            runner.write_over(self.stand.driver(), &shape, part, seed)?;
+        }
         self.verifier = runner.verifier.take();
         Ok(true)
     }
@@ -215,6 +227,7 @@ impl<'s, 'a> Session<'s, 'a> {
             asked,
             cpu,
             wall,
+            wall_in_all: wall,
             round_ios,
             is_alone,
             void,
@@ -233,6 +246,16 @@ impl<'s, 'a> Session<'s, 'a> {
         let reads = self.jobs[task.job].reads();
         if reads { reads_holes(&spec.path, offset..offset + length) } else { None }
     }
+}
+
+/// What a clone uses of the drive: whole blocks, unless its requests are smaller.
+fn used(asked: &Asked) -> Range<u64> {
+    let Pattern { offset, length, bs, varied, .. } = asked.pattern;
+    let of =
+        |unit: u64| varied.map_or(bs.is_multiple_of(unit), |v| v.are_multiples_of(unit as u32));
+    let are_blocks = of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES);
+    let unit = if are_blocks { BLOCK_BYTES } else { SECTOR_BYTES };
+    offset..offset + length / unit * unit
 }
 
 /// Measures parts at the same time; a part alone as a bench does.

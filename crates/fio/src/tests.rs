@@ -220,6 +220,7 @@ fn what_went_wrong_is_an_error_of_its_job() {
             tally,
             cpu: (0.0, 0.0),
             wall: 0.0,
+            wall_in_all: 0.0,
             round_ios: 0,
             is_alone: true,
             depth: None,
@@ -597,8 +598,21 @@ fn a_job_that_is_behind_ends_in_its_time() {
     let all = of_tlc(slow);
     assert!(all["jobs"][0]["read"]["total_ios"].as_u64().unwrap() < 1000);
     assert_eq!(all["ssdkit"]["behind"][0]["jobname"], "a");
-    let all = of_tlc(&slow.replace("20ms", "1ms"));
+    let all = of_tlc(&slow.replace("20ms", "400us"));
     assert_eq!(all["ssdkit"]["behind"], Value::Array(vec![]), "a few tell nothing");
+}
+
+/// Late flushes are late requests, of a run of some hundred, too.
+#[test]
+fn a_log_whose_flushes_are_late_is_behind() {
+    let log = "[log]\nrw=write\nfdatasync=1\nrate_iops=2000\nruntime=100ms\ntime_based\n\
+               [pages]\nrw=randrw\nioengine=libaio\niodepth=16\nruntime=100ms\ntime_based\n";
+    let of = |drive: &str| -> Value {
+        let all: Value = serde_json::from_str(&ran(drive, &[log], Format::Json).unwrap()).unwrap();
+        all["ssdkit"]["behind"].clone()
+    };
+    assert_eq!(of("mem:tlc,size=64M,store=none")[0]["jobname"], "log");
+    assert_eq!(of("mem:znand,size=64M,store=none"), Value::Array(vec![]));
 }
 
 /// Percentiles that a job asks for are in the text, too.

@@ -190,7 +190,7 @@ pub fn report(told: &Told, about: &About) -> Report {
         failed_requests: tally.failed,
         bytes,
         seconds,
-        wall_seconds: told.wall,
+        wall_seconds: told.wall_in_all,
         void: told.void(),
         iops: per_second(ios),
         bytes_per_second: per_second(bytes),

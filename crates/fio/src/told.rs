@@ -18,8 +18,9 @@ pub fn void(tally: &Tally, known: &Option<String>) -> Option<String> {
     why.or_else(|| known.clone())
 }
 
-/// As many requests must have been due in the time of a job that the drive is told as slower.
-const DUE: u128 = 1000;
+/// As many requests that were due in the time of a job must not have been made where the drive
+/// is told as slower: fewer may have come while the last one was waited for.
+const MISSING: u128 = 100;
 
 /// What is to be known of a clone whose requests come at a rate that it did not keep. `runtime`
 /// is that of its job in ns, if it has one: then it does not matter how few were done of what was
@@ -30,7 +31,8 @@ pub fn behind(tally: &Tally, rate: u64, runtime: Option<u64>) -> Option<String> 
     let reached = OpenLoop::new(rate, requests, tally.seconds());
     let has_time = |ns: &u64| tally.seconds() * 1e9 >= *ns as f64;
     let due = runtime.filter(has_time).map(|ns| u128::from(rate) * u128::from(ns) / 1_000_000_000);
-    let is_late = |due: u128| due >= DUE && u128::from(requests) * 100 < due * 95;
+    let done = u128::from(requests);
+    let is_late = |due: u128| due >= done + MISSING && done * 100 < due * 95;
     let words = format!(
         "{rate} a second asked, {:.0} reached: the drive is slower, and latencies are those of a \
          queue that grows",
@@ -55,8 +57,10 @@ pub struct Told<'a> {
     pub tally: Tally,
     /// Processor time of its rounds: of the user and of the system, in seconds.
     pub cpu: (f64, f64),
-    /// What its rounds took on the wall, in seconds.
+    /// What measuring its rounds took on the wall, in seconds.
     pub wall: f64,
+    /// The same with what was before it and after it.
+    pub wall_in_all: f64,
     /// Requests of all in its round.
     pub round_ios: u64,
     /// Whether what the drive did was for it alone.
@@ -73,7 +77,9 @@ impl<'a> Told<'a> {
     pub fn all(jobs: &'a [Job], all: All) -> Vec<Told<'a>> {
         let mut told: Vec<(Told<'a>, Vec<Tally>)> = Vec::new();
         let mut open: Option<u32> = None;
-        for Ran { task, round, tally, cpu, wall, round_ios, is_alone, void, .. } in all.ran {
+        for Ran { task, round, tally, cpu, wall, wall_in_all, round_ios, is_alone, void, .. } in
+            all.ran
+        {
             let job = &jobs[task.job];
             let joins = job.company.is_together && open == Some(task.group);
             open = job.company.is_together.then_some(task.group);
@@ -101,6 +107,7 @@ impl<'a> Told<'a> {
                         tally: none,
                         cpu,
                         wall,
+                        wall_in_all,
                         round_ios,
                         is_alone,
                         depth,

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use measure::{Dies, Round, Steady, SteadyState, Verdict, units};
-use port::{BLOCK_BYTES, Shape, Time};
+use port::{BLOCK_BYTES, SECTOR_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
 use crate::blocks::Tracing;
@@ -472,7 +472,8 @@ impl Runner<'_> {
     }
 
     /// Writes these addresses twice over with 128 KiB sequential writes; what is
-    /// left at their end with smaller ones. Then waits until the drive rests.
+    /// left at their end with smaller ones, and nothing beyond it. Then waits until the
+    /// drive rests.
     pub fn write_over(
         &mut self,
         driver: &mut dyn Driver,
@@ -480,17 +481,15 @@ impl Runner<'_> {
         range: Range<u64>,
         seed: u64,
     ) -> Result<(), Error> {
-        self.watch.phase("writing the drive twice over");
-        let pattern = Pattern::precondition(range.end - range.start);
-        let pattern = Pattern { offset: range.start, ..pattern };
-        if pattern.blocks() > 0 {
-            self.pass(driver, shape, &pattern, 2, seed)?;
-        }
-        let offset = range.start + pattern.blocks() * pattern.bs;
-        if offset < range.end {
-            let (length, bs) = (range.end - offset, BLOCK_BYTES);
-            let rest = Pattern { offset, length, bs, order: Order::Sequential, ..pattern };
-            self.pass(driver, shape, &rest, 2, seed)?;
+        self.watch.phase("writing twice over");
+        let mut offset = range.start;
+        for bs in [Pattern::precondition(0).bs, BLOCK_BYTES, SECTOR_BYTES] {
+            let length = (range.end - offset) / bs * bs;
+            if length > 0 {
+                let part = Pattern { offset, bs, ..Pattern::precondition(length) };
+                self.pass(driver, shape, &part, 2, seed)?;
+                offset += length;
+            }
         }
         driver.rest();
         Ok(())
@@ -591,7 +590,7 @@ mod plan;
 mod together;
 
 use plain::plain_turns;
-pub use plan::{Plan, Rounds, Until};
+pub use plan::{Plan, Rounds, Until, joined};
 pub use together::Part;
 
 #[cfg(test)]

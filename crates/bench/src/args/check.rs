@@ -42,6 +42,13 @@ impl BenchArgs {
                 "--steady-rounds and --steady-round are for --precondition steady: add it",
             );
         }
+        let is_ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
+        if steady && self.range.is_some() && !is_ours {
+            return refuse(
+                "--precondition steady writes over all of the drive, also what is outside \
+                 --range: take --precondition seq, which writes the range, or leave --range out",
+            );
+        }
         if self.rate.is_some() && self.blocks.batch.is_some() {
             return refuse(
                 "--batch is for a closed loop, and with --rate each request goes when it arrives: \
@@ -73,7 +80,6 @@ impl BenchArgs {
         if self.report.is_some() && self.explains {
             return refuse("--report is of `ssdkit bench`, and explain has none: leave it out");
         }
-        let is_ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
         if self.faults.are_given() {
             if !is_ours {
                 return refuse("--fault is for a drive of this process: take mem: or a drive file");
@@ -271,7 +277,7 @@ impl BenchArgs {
         }
         Err(Error::Usage(
             "nothing was ever written to this drive, and what was never written is read in no \
-             time: add --precondition seq, which writes all of it"
+             time: add --precondition seq, which writes it first"
                 .into(),
         ))
     }

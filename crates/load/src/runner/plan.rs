@@ -1,5 +1,7 @@
 //! What a run does, and when it ends. Nothing here fails.
 
+use std::ops::Range;
+
 use measure::steady;
 
 use crate::cpu::Mark;
@@ -49,4 +51,17 @@ impl Default for Rounds {
     fn default() -> Rounds {
         Rounds { window: steady::WINDOW, ns: steady::ROUND_NS }
     }
+}
+
+/// The same addresses in order and each once.
+pub fn joined(mut parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    parts.sort_by_key(|part| part.start);
+    parts.dedup_by(|next, before| {
+        let meets = next.start <= before.end;
+        if meets {
+            before.end = before.end.max(next.end);
+        }
+        meets
+    });
+    parts
 }

@@ -84,6 +84,49 @@ fn a_file_of_holes_is_a_new_drive() {
     assert_eq!((&fio["preconditioned"], &fio["void"]), (&true.into(), &Value::Array(vec![])));
 }
 
+/// What is outside is somebody's.
+#[test]
+fn only_what_is_used_is_written_before() {
+    let Some(dir) = folder() else { return };
+    let at = dir.path();
+    let old = vec![7; MIB as usize];
+    let bench =
+        "bench ./disk,direct=no --destroy --rw randread --ios 100 --range 512+300k --bs 512";
+    let fio = "[a]\nfilename=./disk\noffset=512\nsize=300k\nbs=512\nrw=randread\nnumber_ios=100\n";
+    fs::write(at.join("a.fio"), fio).unwrap();
+    for line in [bench, "fio a.fio --destroy"] {
+        fs::write(at.join("disk"), &old).unwrap();
+        json(at, &format!("{line} --precondition seq"));
+        let new = fs::read(at.join("disk")).unwrap();
+        let (from, to) = (512, 512 + (300 << 10));
+        assert_eq!((&new[..from], &new[to..]), (&old[..from], &old[to..]), "{line}");
+        assert!(new[from..to].iter().all(|&byte| byte != 7), "{line}");
+    }
+    fs::write(at.join("disk"), &old).unwrap();
+    let steady = bench.replace("randread", "randwrite") + " --precondition steady";
+    let (code, text) = told(&run(at, &steady));
+    assert!(code == Some(2) && text.contains("outside --range"), "{text}");
+    assert_eq!(fs::read(at.join("disk")).unwrap(), old);
+    json(at, &format!("{bench} --precondition whole"));
+    assert!(fs::read(at.join("disk")).unwrap().iter().all(|&byte| byte != 7));
+}
+
+/// Where the rest of a new drive is empty, writes cost less: that is said.
+#[test]
+fn an_empty_rest_is_told() {
+    let at = std::env::temp_dir();
+    let warned = |rest: &str| {
+        let line = format!("bench mem:tlc,size=64M,store=none --ios 1k --range 16M {rest}");
+        json(&at, &line)["warnings"].to_string().contains("--precondition whole")
+    };
+    assert!(warned("--rw randrw"));
+    assert!(!warned("--rw randread"));
+    assert!(!warned("--rw randrw --precondition whole"));
+    let both = "--rw randread --time 20ms --job rw=write,range=16M+48M";
+    let line = format!("bench mem:tlc,size=64M,store=none --range 16M {both}");
+    assert!(!json(&at, &line)["warnings"].to_string().contains("whole"));
+}
+
 #[test]
 fn reads_of_holes_are_void() {
     let Some(dir) = folder() else { return };

@@ -21,13 +21,13 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
         let drive = format!("{DRIVE},target=rules,rules={name}:{APPLICATIONS}");
         // All write in bursts, with rests between.
         let line = format!(
-            "{drive} --rw randwrite --qd 16 --pause 2s --burst 1000 --precondition seq \
+            "{drive} --rw randwrite --qd 16 --pause 2s --burst 1000 --precondition whole \
              --ramp {ramp}s --time {time}s"
         );
         bursts.push(lab.bench(&format!("{name}, bursts"), &line)?);
         // One reads, the others write all the while.
         let line = format!(
-            "{drive} --rw randread --qd 1 --range 0+{part}M --precondition seq --ramp 200s \
+            "{drive} --rw randread --qd 1 --range 0+{part}M --precondition whole --ramp 200s \
              --time 20s --job rw=randwrite,rate=1000,range={part}M+{}M",
             (APPLICATIONS - 1) * part
         );

@@ -16,7 +16,7 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
     let mut of = |what: &str, rules: &str, writes: &str| {
         let line = format!(
             "{DRIVE},target=rules,rules={rules} --rw randread --qd 1 \
-             --range 0+{half}M --precondition seq {time}{writes}"
+             --range 0+{half}M --precondition whole {time}{writes}"
         );
         lab.bench(what, &line)
     };

@@ -34,7 +34,7 @@ fn run(
     };
     let how = if targets > 1 { "isolated" } else { "mixed" };
     let line = format!(
-        "{DRIVE},size={size},targets={targets} --rw randread --qd 1 --range 0+{half} --precondition seq {time}{writes}"
+        "{DRIVE},size={size},targets={targets} --rw randread --qd 1 --range 0+{half} --precondition whole {time}{writes}"
     );
     lab.bench(&format!("{how}, {}", share.1), &line)
 }

@@ -38,7 +38,7 @@ impl Tenants<'_, '_> {
         }
         let (jobs, times) = if beside { (&jobs[..], self.times) } else { ("", "--time 10s") };
         let line = format!(
-            "{DRIVE},{},{keys} --rw randread --qd 1 --range 0+{}M --precondition seq {times}{jobs}",
+            "{DRIVE},{},{keys} --rw randread --qd 1 --range 0+{}M --precondition whole {times}{jobs}",
             self.keys,
             UNITS[0] * unit,
         );

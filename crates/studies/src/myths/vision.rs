@@ -46,7 +46,7 @@ fn log(lab: &mut Lab) -> Result<Vec<Row>, Error> {
     let name = drive(lab, "");
     let (offset, length) = lab.options.pick(("64M", "960M"), ("64M", "192M"));
     let args = format!(
-        "{name} --rw randrw --qd 16 --range {offset}+{length} --time {time} --precondition seq"
+        "{name} --rw randrw --qd 16 --range {offset}+{length} --time {time} --precondition whole"
     );
     let pages = lab.bench("pages on flash alone", &args)?.report.iops;
     let order = |what, ours: [(&str, f64); 2]| {
@@ -70,7 +70,7 @@ fn beside(lab: &mut Lab, what: &str, more: &str) -> Result<Commits, Error> {
     let length = lab.options.pick("960M", "192M");
     let args = format!(
         "{name} --rw write --bs 4k --fua-every 1 --range {LOG_BYTES} \
-         --job rw=randrw,qd=16,range={LOG_BYTES}+{length} --time {time} --precondition seq"
+         --job rw=randrw,qd=16,range={LOG_BYTES}+{length} --time {time} --precondition whole"
     );
     let outcome = lab.bench(what, &args)?;
     let of = |job: usize| {
