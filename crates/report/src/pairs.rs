@@ -17,7 +17,8 @@ pub(crate) fn of_rows(run: &Run, get: impl Fn(&Row) -> Option<f64>) -> Vec<f64> 
 pub(crate) fn paired_by(name: &str, runs: &[Run]) -> Vec<Option<f64>> {
     let of = |run: &Run| {
         let first = &runs[0];
-        let times = |run: &Run| of_rows(run, |row| Some(row.second + row.seconds));
+        // The last row of a run may be a little longer.
+        let times = |run: &Run| of_rows(run, |row| Some(row.second));
         if times(first) != times(run) {
             return None;
         }
@@ -44,4 +45,25 @@ pub(crate) fn share(run: &Run, reads: bool) -> Option<f64> {
     let part = run.only(reads)?.iops / run.iops;
     let of_one = run.jobs.is_empty() && part > 0.0;
     of_one.then(|| 1.96 * ((1.0 - part).max(0.0) / part / run.ios as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::report;
+
+    /// Two runs that fall alike, of which the last requests end at another time.
+    #[test]
+    fn rows_are_of_the_same_times_when_they_begin_together() {
+        let of = |by: f64, rows: usize, last: f64| {
+            let fall = |i| by * (1e5 - 1e3 * i as f64) + (i % 2) as f64;
+            let mut json = report(&(0..rows).map(fall).collect::<Vec<_>>());
+            json["series"][rows - 1]["seconds"] = last.into();
+            Run::from_json("a", json).unwrap()
+        };
+        let by = |name, other| paired_by(name, &[of(1.0, 8, 1.001), other])[1];
+        assert!(by("IOPS", of(1.01, 8, 1.002)).unwrap() < 1e-4);
+        assert_eq!(by("IOPS", of(1.01, 9, 1.001)), None);
+        assert_eq!(by("latency: p99", of(1.01, 8, 1.001)), None);
+    }
 }
