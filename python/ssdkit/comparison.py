@@ -1,4 +1,4 @@
-"""Runs side by side: what differs, and what is no more than noise."""
+"""Runs side by side: what differs, and by how much that may be off."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def comparison(
     figures: Sequence[str] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Figures as multiples of those of the first run, with what is noise; of one run alone
+    """Figures as multiples of those of the first run, and what they waver by; of one run alone
     there are none.
 
     A bar reaches over what 95 % of other such runs would give. What is no more than that is
