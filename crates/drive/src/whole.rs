@@ -396,6 +396,10 @@ impl Drive for Boxed {
         (**self).hurry(now);
     }
 
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        (**self).set_on_a_clock(on_a_clock);
+    }
+
     fn rules(&self) -> Option<SetInstaller> {
         (**self).rules()
     }

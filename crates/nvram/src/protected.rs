@@ -41,6 +41,10 @@ use crate::{Fill, Journal, JournalError, NonVolatile};
 /// The number of a flush of our own.
 const OWN: u64 = u64::MAX;
 
+/// On a clock, a store that syncs is asked again after a quarter of the time that it took so
+/// far, in ns, within these.
+const RETRY: (u64, u64) = (20_000, 1_000_000);
+
 /// What is kept of a request below.
 #[derive(Clone, Copy, Default)]
 struct Note {
@@ -118,6 +122,10 @@ pub struct Protected<P, N> {
     frozen: Option<Frozen>,
     counters: Counters,
     now: Time,
+    on_a_clock: bool,
+    /// On a clock: when a sync under way began, and when the store is asked again.
+    sync_came: Time,
+    sync_ask: Time,
 }
 
 impl<P, N> Protected<P, N>
@@ -153,7 +161,16 @@ where
             frozen,
             counters: Counters::default(),
             now,
+            on_a_clock: false,
+            sync_came: now,
+            sync_ask: now,
         }
+    }
+
+    /// Whether its time is a clock's. If not, time stands still while the store syncs, so that
+    /// nothing depends on how long that takes. On a clock only what waits for it is late.
+    pub fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.on_a_clock = on_a_clock;
     }
 
     /// The port below.
@@ -229,6 +246,13 @@ where
         self.failed.iter().filter(|failed| failed.answer.is_some()).count()
     }
 
+    /// Whether what was answered as failed is in the journal still: until a flush has
+    /// succeeded, and the store has synced that its space is free.
+    #[inline]
+    fn is_stuck(&self) -> bool {
+        self.failed.iter().any(|failed| failed.answer.is_none())
+    }
+
     /// Ends a request that did not go below.
     fn answer(&mut self, req: BlockReq, status: Status) {
         let (at, BlockReq { id, op, buffer, .. }) = (self.now, req);
@@ -294,7 +318,7 @@ where
     #[inline]
     fn after_sync(&mut self, done: BlockDone) {
         let need = self.journal.written();
-        match self.journal.sync_to(need) {
+        match self.sync_to(need) {
             Ok(true) if self.synced.is_empty() => self.ready.put(|| done),
             Ok(_) => self.synced.put(|| (need, done)),
             Err(e) => {
@@ -304,16 +328,30 @@ where
         }
     }
 
+    /// Whether what was written up to `need` is durable; sees to it that it will be.
+    #[inline]
+    fn sync_to(&mut self, need: u64) -> Result<bool, JournalError> {
+        let was_syncing = self.journal.is_syncing();
+        if self.on_a_clock && was_syncing && self.now < self.sync_ask {
+            return Ok(false);
+        }
+        let synced = self.journal.sync_to(need)?;
+        if !synced {
+            self.sync_came = if was_syncing { self.sync_came } else { self.now };
+            let took = self.now.since(self.sync_came);
+            self.sync_ask = self.now + (took / 4).clamp(RETRY.0, RETRY.1);
+        }
+        Ok(synced)
+    }
+
     /// A write, trim or write zeroes.
     #[inline]
     fn change(&mut self, req: BlockReq) {
-        // What was answered as failed and is still in the journal waits for a
-        // flush that succeeds.
-        let stuck = self.failed.iter().any(|failed| failed.answer.is_none());
-        if let Some(status) = self.refusal().or(stuck.then_some(self.fault)) {
+        let fault = Some(self.fault).filter(|fault| self.is_stuck() && !fault.is_ok());
+        if let Some(status) = self.refusal().or(fault) {
             return self.answer(req, status);
         }
-        if !self.held.is_empty() {
+        if !self.held.is_empty() || self.is_stuck() {
             self.held.put(|| req);
         } else if !self.journal.has_room(req.buffer.len()) {
             self.counters.full += 1;
@@ -434,6 +472,9 @@ where
     /// Goes on with the first change that waits. Says whether anything happened.
     fn resume(&mut self) -> bool {
         let Some(req) = self.held.front() else { return false };
+        if self.is_stuck() {
+            return false;
+        }
         if !self.journal.has_room(req.buffer.len()) {
             if self.reclaim == Reclaim::Idle {
                 self.begin_reclaim();
@@ -453,7 +494,7 @@ where
     fn look_at_sync(&mut self) -> bool {
         let mut any = false;
         while let Some(&(need, _)) = self.synced.front() {
-            match self.journal.sync_to(need) {
+            match self.sync_to(need) {
                 Ok(true) => {
                     let now = self.now;
                     if let Some((_, done)) = self.synced.pop() {
@@ -510,7 +551,8 @@ where
     #[inline]
     fn next_event(&self) -> Option<Time> {
         let ready = self.ready.front().map(|done| done.at);
-        let sync = self.journal.is_syncing().then_some(self.now);
+        let sync_ask = if self.on_a_clock { self.sync_ask } else { self.now };
+        let sync = self.journal.is_syncing().then_some(sync_ask);
         [ready, sync, self.below.next_event()].into_iter().flatten().min()
     }
 

@@ -183,13 +183,27 @@ fn a_store_that_fails_stops_writes_and_not_reads() {
     host.settle();
 }
 
+/// Time stands still for a sync, unless it is a clock's.
+#[test]
+fn on_a_clock_reads_go_on_while_the_store_syncs() {
+    for on_a_clock in [false, true] {
+        let mut host = Host::new(Fickle::new(1), slow(), 1);
+        host.port.set_on_a_clock(on_a_clock);
+        assert!(host.one(BlockOp::Write, 3, 1, false).status.is_ok());
+        host.ask(BlockOp::Flush, 0, 0, false);
+        assert!(host.one(BlockOp::Read, 5, 1, false).status.is_ok());
+        assert_eq!(host.port.is_idle(), !on_a_clock);
+        host.settle();
+    }
+}
+
 /// Whichever of the two fails, while the other is under way or not: nothing waits for ever,
 /// and nothing is due that leads to nothing.
 #[test]
 fn a_sync_that_fails_is_not_under_way_for_ever() {
     for what in [Ailing::Sync, Ailing::Write] {
         let ails = Rc::new(Cell::new(Ailing::No));
-        let store = Slow { ram: ram(), polls: 0, ails: Rc::clone(&ails) };
+        let store = Slow { ails: Rc::clone(&ails), ..slow() };
         let mut host = Host::new(Fickle::new(1), store, 1);
         assert!(host.one(BlockOp::Write, 3, 1, false).status.is_ok());
         host.ask(BlockOp::Flush, 0, 0, false);
@@ -205,6 +219,45 @@ fn a_sync_that_fails_is_not_under_way_for_ever() {
         assert!(host.one(BlockOp::Read, 3, 1, false).status.is_ok());
         host.settle();
     }
+}
+
+/// A store whose syncs take a while.
+fn slow() -> Slow {
+    Slow { ram: ram(), polls: 0, ails: Rc::new(Cell::new(Ailing::No)) }
+}
+
+/// The flush after a failed one has ended, and the store has not yet synced that the failed
+/// write's space is free.
+#[test]
+fn a_write_that_comes_before_a_failed_one_is_out_of_the_journal_is_not_dropped() {
+    let mut host = Host::new(Fickle::new(1), slow(), 1);
+    host.below.set_failing(100);
+    assert_eq!(host.one(BlockOp::Write, 3, 1, false).status, Status::WRITE_FAULT);
+    host.below.set_failing(0);
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
+    while host.port.next_event() != Some(host.now) {
+        assert!(host.pass(), "the flush below ends");
+    }
+    host.ask(BlockOp::Write, 5, 1, false);
+    host.verify();
+    assert_eq!(host.port.counters().entries, 2);
+}
+
+#[test]
+fn what_completed_is_read_whatever_failed_while_the_store_was_slow() {
+    let mut failed = 0;
+    for seed in 2000..2200 {
+        let mut host = Host::new(Fickle::new(seed), slow(), seed);
+        for _ in 0..4 {
+            host.below.set_failing(30);
+            host.work();
+            host.below.set_failing(0);
+            host.settle();
+            failed += u32::from(!host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
+            host.verify();
+        }
+    }
+    assert!(failed > 100, "{failed}");
 }
 
 #[test]

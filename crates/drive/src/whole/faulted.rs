@@ -1,7 +1,9 @@
 //! A drive with fault rules above it.
 
 // What `has_what_is_below` names is all of it.
-use super::layers::{has_what_is_below, is_cut_with_what_is_below};
+use super::layers::{
+    has_what_is_below, is_cut_with_what_is_below, is_on_the_clock_of_what_is_below,
+};
 use super::*;
 
 /// A drive in which things go wrong on purpose.
@@ -59,6 +61,7 @@ impl Port for Faulted {
 
 impl Drive for Faulted {
     has_what_is_below!();
+    is_on_the_clock_of_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {

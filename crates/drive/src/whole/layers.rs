@@ -95,11 +95,22 @@ macro_rules! hurries_what_is_below {
     };
 }
 
+/// Of a layer that waits for nothing but what is below.
+macro_rules! is_on_the_clock_of_what_is_below {
+    () => {
+        fn set_on_a_clock(&mut self, on_a_clock: bool) {
+            self.below_mut().set_on_a_clock(on_a_clock);
+        }
+    };
+}
+pub(super) use is_on_the_clock_of_what_is_below;
+
 /// Of a layer that holds nothing to give down, and adds nothing to what is told of a drive.
 macro_rules! is_as_what_is_below {
     () => {
         has_what_is_below!();
         hurries_what_is_below!();
+        is_on_the_clock_of_what_is_below!();
         is_cut_with_what_is_below!();
 
         fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -135,6 +146,7 @@ impl Drive for Queued<Boxed> {
 impl Drive for Cached<Boxed> {
     has_what_is_below!();
     hurries_what_is_below!();
+    is_on_the_clock_of_what_is_below!();
     is_cut_with_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -171,6 +183,11 @@ impl Drive for Protected<Boxed, Store> {
     has_what_is_below!();
     hurries_what_is_below!();
 
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        Protected::set_on_a_clock(self, on_a_clock);
+        self.below_mut().set_on_a_clock(on_a_clock);
+    }
+
     fn cut(self: Box<Self>) -> Cut {
         let (below, journal) = Protected::cut(*self);
         Cut { journal: Some(journal), ..below.cut() }
@@ -180,6 +197,7 @@ impl Drive for Protected<Boxed, Store> {
         let mut done = Ring::new(DONE);
         let mut patience = Patience::default();
         let mut at = now;
+        Protected::set_on_a_clock(&mut *self, false);
         while !self.is_idle() {
             let Some(event) = self.next_event() else { break };
             at = at.max(event);

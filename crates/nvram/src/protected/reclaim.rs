@@ -49,7 +49,7 @@ where
                 self.reclaim = Reclaim::Flush(to);
                 true
             }
-            Reclaim::Free(need) => match self.journal.sync_to(need) {
+            Reclaim::Free(need) => match self.sync_to(need) {
                 Ok(true) => {
                     self.journal.reuse();
                     self.reclaim = Reclaim::Idle;
