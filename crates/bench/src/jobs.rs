@@ -48,7 +48,6 @@ impl JobReport {
     /// too large to be kept twice.
     fn new(args: &BenchArgs, queue: u8, own: &mut Tally, is_real: bool) -> JobReport {
         let seconds = own.seconds();
-        let of = |op| Direction::new(own.latency(op), own.bytes(op), seconds);
         let all = own.all();
         let (ios, failed) = (all.count(), own.failed);
         // A flush comes at its time as any other.
@@ -57,8 +56,8 @@ impl JobReport {
             args: args.clone(),
             is_real,
             queue,
-            read: of(BlockOp::Read),
-            write: of(BlockOp::Write),
+            read: own.direction(BlockOp::Read, seconds),
+            write: own.direction(BlockOp::Write, seconds),
             ios,
             seconds,
             latency: all.summary(),

@@ -417,9 +417,9 @@ impl<'a> Bench<'a> {
         let (seconds, all) = (tally.seconds(), tally.all());
         let ios = all.count();
         let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-        let of = |op| Direction::new(tally.latency(op), tally.bytes(op), seconds);
+        let of = |op| tally.direction(op, seconds);
         let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
-        let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
+        let flush = Direction { bytes: 0, ..of(BlockOp::Flush) };
         let [reads, writes, trims, flushes] =
             [BlockOp::Read, BlockOp::Write, BlockOp::Trim, BlockOp::Flush]
                 .map(|op| tally.latency(op));

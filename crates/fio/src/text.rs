@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bench::stand::About;
 use load::driver::ClockKind;
 use measure::units::{bytes_decimal, size_binary, time_ns};
-use measure::{Cpu, Direction, Gc, Report, Row, WriteAmplification};
+use measure::{Cpu, Gc, Report, Row, WriteAmplification};
 use port::BlockOp;
 use serde_json::{Value, json};
 use targets::WriteCounters;
@@ -167,7 +167,7 @@ impl Job {
 /// The report of one.
 pub fn report(told: &Told, about: &About) -> Report {
     let (tally, seconds) = (&told.tally, told.seconds());
-    let of = |op| Direction::new(tally.latency(op), tally.bytes(op), seconds);
+    let of = |op| tally.direction(op, seconds);
     let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
     let (all, bytes) = (tally.all(), done(told));
     let ios = all.count();

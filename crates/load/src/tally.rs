@@ -6,7 +6,7 @@
 //! Nothing here fails.
 
 use flash::Energy;
-use measure::{Dies, Finished, Gauges, Histogram, KINDS, Row, Series, Within};
+use measure::{Dies, Direction, Finished, Gauges, Histogram, KINDS, Row, Series, Within};
 use port::story::Wanted;
 use port::{BlockOp, Time};
 use targets::WriteCounters;
@@ -254,6 +254,13 @@ impl Tally {
     /// Within what the percentiles of those in rows lie.
     pub fn within(&self) -> Option<Within> {
         self.over.within()
+    }
+
+    /// The requests of one kind, of a run that took so long.
+    pub fn direction(&self, op: BlockOp, seconds: f64) -> Direction {
+        let kind = Some(place(op)).filter(|&kind| kind < KINDS);
+        let within = kind.and_then(|kind| self.over.within_of(kind));
+        Direction::new(self.latency(op), self.bytes(op), seconds, within)
     }
 
     /// The tallies of cores that ran at the same time, as one: from the first

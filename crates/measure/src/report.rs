@@ -101,13 +101,22 @@ pub struct Direction {
     pub iops: f64,
     /// Latency in nanoseconds.
     pub latency_ns: Summary,
+    /// Within what its percentiles lie, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentiles_within: Option<Within>,
 }
 
 impl Direction {
     /// The I/Os that `latency` counted, which moved `bytes` in `seconds`.
-    pub fn new(latency: &Histogram, bytes: u64, seconds: f64) -> Direction {
+    pub fn new(
+        latency: &Histogram,
+        bytes: u64,
+        seconds: f64,
+        percentiles_within: Option<Within>,
+    ) -> Direction {
         let ios = latency.count();
-        Direction { ios, bytes, iops: per(ios as f64, seconds), latency_ns: latency.summary() }
+        let iops = per(ios as f64, seconds);
+        Direction { ios, bytes, iops, latency_ns: latency.summary(), percentiles_within }
     }
 }
 
@@ -290,6 +299,7 @@ impl Report {
             bytes: self.bytes,
             iops: self.iops,
             latency_ns: self.latency_ns,
+            percentiles_within: self.percentiles_within,
         };
         let parts = [("reads", self.read), ("writes", self.write)];
         let parts = parts.into_iter().filter_map(|(name, d)| Some((name, d?)));

@@ -9,6 +9,9 @@
 //! costs no more than a histogram of its kind; memory is taken only at the end of a
 //! row (8 bytes for each distinct latency bucket). Nothing here fails.
 
+use std::array;
+use std::ops::Range;
+
 use crate::histogram::{Histogram, Packed};
 use crate::row::{Programmed, Row};
 use crate::within::Within;
@@ -38,8 +41,14 @@ pub struct Gauges {
 struct Closed {
     ns: u64,
     ios: u64,
-    latency: Packed,
+    /// By kind of request.
+    latency: [Packed; KINDS],
     end: Gauges,
+}
+
+/// The latencies of two rows, by kind.
+fn both(one: &[Packed; KINDS], other: &[Packed; KINDS]) -> [Packed; KINDS] {
+    array::from_fn(|kind| one[kind].merge(&other[kind]))
 }
 
 impl Closed {
@@ -48,7 +57,7 @@ impl Closed {
         Closed {
             ns: self.ns + next.ns,
             ios: self.ios + next.ios,
-            latency: self.latency.merge(&next.latency),
+            latency: both(&self.latency, &next.latency),
             end: next.end,
         }
     }
@@ -58,7 +67,7 @@ impl Closed {
         Closed {
             ns: self.ns.max(other.ns),
             ios: self.ios + other.ios,
-            latency: self.latency.merge(&other.latency),
+            latency: both(&self.latency, &other.latency),
             end: if other.ns > self.ns { other.end } else { self.end },
         }
     }
@@ -68,13 +77,14 @@ impl Closed {
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let programmed = self.end.programmed.since(&before.programmed);
         let (user, all) = (programmed.user, programmed.of_target());
+        let latency = self.latency.iter().fold(Packed::default(), |all, kind| all.merge(kind));
         Row {
             second: start_ns as f64 / 1e9,
             seconds,
             ios: self.ios,
             iops: if self.ns > 0 { self.ios as f64 / seconds } else { 0.0 },
-            p50: self.latency.percentile(50.0),
-            p999: self.latency.percentile(99.9),
+            p50: latency.percentile(50.0),
+            p999: latency.percentile(99.9),
             write_amplification: (user > 0).then(|| all as f64 / user as f64),
             programmed: Some(programmed),
             free_chunks: Some(self.end.free_chunks),
@@ -91,8 +101,6 @@ pub struct Series {
     closed: Vec<Closed>,
     /// The row that is filled now, by kind of request.
     open: [Histogram; KINDS],
-    /// All kinds of a row together, while it is closed.
-    row: Histogram,
     open_start: u64,
     width: u64,
     start: u64,
@@ -106,7 +114,6 @@ impl Series {
         Series {
             closed: Vec::with_capacity(MAX_ROWS),
             open: Default::default(),
-            row: Histogram::new(),
             open_start: start_ns,
             width: ROW_NS,
             start: start_ns,
@@ -152,12 +159,12 @@ impl Series {
         let rest = at_ns.saturating_sub(self.open_start);
         if rest > 0 {
             self.close(rest, gauges, whole);
-        } else if self.gather(whole) > 0
+        } else if let (moment @ 1.., latency) = self.gather(whole)
             && let Some(last) = self.closed.last_mut()
         {
             // Completed at the very end: the last moment of the last row.
-            last.ios += self.row.count();
-            last.latency = last.latency.merge(&self.row.pack());
+            last.ios += moment;
+            last.latency = both(&last.latency, &latency);
             last.end = gauges;
         }
         let Series { closed, width, start, start_gauges, .. } = self;
@@ -178,20 +185,25 @@ impl Series {
     }
 
     fn close(&mut self, ns: u64, end: Gauges, whole: &mut [Histogram; KINDS]) {
-        let ios = self.gather(whole);
-        self.closed.push(Closed { ns, ios, latency: self.row.pack(), end });
+        let (ios, latency) = self.gather(whole);
+        self.closed.push(Closed { ns, ios, latency, end });
         self.open_start += ns;
     }
 
-    /// Brings what was counted since the last row together in `row`. Gives how much it is.
-    fn gather(&mut self, whole: &mut [Histogram; KINDS]) -> u64 {
-        self.row.clear();
-        for (open, whole) in self.open.iter_mut().zip(whole).filter(|(open, _)| open.count() > 0) {
-            self.row.merge(open);
-            whole.merge(open);
+    /// Takes what was counted since the last row: how much it is, and how long it took.
+    fn gather(&mut self, whole: &mut [Histogram; KINDS]) -> (u64, [Packed; KINDS]) {
+        let ios = self.open.iter().map(Histogram::count).sum();
+        let latency = array::from_fn(|kind| {
+            let open = &mut self.open[kind];
+            if open.count() == 0 {
+                return Packed::default();
+            }
+            let packed = open.pack();
+            whole[kind].merge(open);
             open.clear();
-        }
-        self.row.count()
+            packed
+        });
+        (ios, latency)
     }
 }
 
@@ -258,7 +270,7 @@ impl Finished {
             };
             let (rest, end) = (last.ns - self.width, last.end);
             last.ns = self.width;
-            self.closed.push(Closed { ns: rest, ios: 0, latency: Histogram::new().pack(), end });
+            self.closed.push(Closed { ns: rest, ios: 0, latency: Default::default(), end });
         }
     }
 
@@ -270,7 +282,17 @@ impl Finished {
     /// Within what the percentiles of all rows lie. A last row that is shorter than the
     /// others counts for as much as it has.
     pub fn within(&self) -> Option<Within> {
-        Within::of(&self.closed.iter().map(|row| &row.latency).collect::<Vec<_>>())
+        self.within_kinds(0..KINDS)
+    }
+
+    /// The same of one kind of request.
+    pub fn within_of(&self, kind: usize) -> Option<Within> {
+        self.within_kinds(kind..kind + 1)
+    }
+
+    fn within_kinds(&self, kinds: Range<usize>) -> Option<Within> {
+        let rows = self.closed.iter().map(|row| &row.latency[kinds.clone()]);
+        Within::of(&rows.collect::<Vec<_>>())
     }
 
     /// The rows, oldest first. A last one shorter than `shortest_ns` is in the
@@ -334,6 +356,26 @@ mod tests {
         assert_eq!(of(&whole[0]), (2, Some(10), Some(10)));
         assert_eq!(of(&whole[1]), (4, Some(11), Some(11)));
         assert_eq!(of(&whole[2]), (6, Some(12), Some(12)));
+    }
+
+    #[test]
+    fn each_kind_has_what_its_own_percentiles_are_within() {
+        let mut s = Series::new(0, Gauges::default());
+        for row in 0..6 {
+            count(&mut s, row * S, 10_000, Gauges::default);
+            (0..99).for_each(|_| s.record(0, 10_000));
+            (0..100).for_each(|_| s.record(1, 100_000));
+        }
+        let over = over(s, 6 * S, Gauges::default());
+        let p90 = |within: Option<Within>| within.unwrap().p90;
+        let has = |within, ns| {
+            let [low, high] = p90(within).unwrap();
+            assert!(low <= ns && ns <= high && high - low < ns / 10, "{ns}: {low} to {high}");
+        };
+        has(over.within_of(0), 10_000);
+        has(over.within_of(1), 100_000);
+        assert_eq!(p90(over.within_of(2)), None);
+        assert_eq!(p90(over.within()), p90(over.within_of(1)));
     }
 
     fn gauges(user: u64, programmed: u64) -> Gauges {

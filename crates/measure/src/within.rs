@@ -50,15 +50,15 @@ pub struct Within {
 }
 
 impl Within {
-    /// Of the latencies of a run's rows.
-    pub(crate) fn of(rows: &[&Packed]) -> Option<Within> {
+    /// Of the latencies of a run's rows, each in so many parts.
+    pub(crate) fn of(rows: &[&[Packed]]) -> Option<Within> {
         let each = rows.len().div_ceil(BATCHES).max(1);
         let batches = rows.chunks(each);
         let mut cells = Vec::new();
         let mut counts = Vec::new();
         for (batch, rows) in batches.enumerate() {
             let before = cells.len();
-            let of = rows.iter().flat_map(|row| row.cells());
+            let of = rows.iter().copied().flatten().flat_map(Packed::cells);
             cells.extend(of.map(|(bucket, n)| (bucket, batch, n as f64)));
             counts.push(cells[before..].iter().map(|cell| cell.2).sum::<f64>());
         }
@@ -115,8 +115,8 @@ mod tests {
             values.iter().for_each(|&ns| histogram.record(ns));
             histogram.pack()
         };
-        let rows: Vec<Packed> = rows.iter().map(row).collect();
-        Within::of(&rows.iter().collect::<Vec<_>>())
+        let rows: Vec<[Packed; 1]> = rows.iter().map(|row_of| [row(row_of)]).collect();
+        Within::of(&rows.iter().map(|row| &row[..]).collect::<Vec<_>>())
     }
 
     /// Rows of a mix: half of it takes 10 us and half 100 us to 200 us.

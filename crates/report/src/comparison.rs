@@ -7,7 +7,7 @@ use measure::units::{bytes_decimal, count, time_ns};
 use serde_json::{Value, json};
 
 use crate::pairs::{of_rows, paired_by, share};
-use crate::run::{Job, Latency, Run, Within};
+use crate::run::{Direction, Job, Latency, Run, Within};
 use crate::waver::waver;
 
 /// Columns of a name at most; what is longer loses its beginning.
@@ -313,26 +313,24 @@ fn short(text: &str) -> String {
     std::iter::once('…').chain(text.chars().skip(n - NAME + 1)).collect()
 }
 
-/// A percentile of all, and within what it lies.
+/// A percentile, and within what it lies.
 type Percentile = (&'static str, fn(Latency) -> Option<f64>, fn(Within) -> Option<[f64; 2]>);
 const PERCENTILES: [Percentile; 5] = [
-    ("latency: p50", |latency| latency.p50, |within| within.p50),
-    ("latency: p90", |latency| latency.p90, |within| within.p90),
-    ("latency: p99", |latency| latency.p99, |within| within.p99),
-    ("latency: p99.9", |latency| latency.p999, |within| within.p999),
-    ("latency: p99.99", |latency| latency.p9999, |within| within.p9999),
+    ("p50", |latency| latency.p50, |within| within.p50),
+    ("p90", |latency| latency.p90, |within| within.p90),
+    ("p99", |latency| latency.p99, |within| within.p99),
+    ("p99.9", |latency| latency.p999, |within| within.p999),
+    ("p99.99", |latency| latency.p9999, |within| within.p9999),
 ];
+/// Those that are told of reads and of writes alone.
+const OF_PARTS: [&str; 3] = ["p50", "p99", "p99.9"];
 
-/// Figures of reads, or writes, alone.
-type Part = (&'static str, bool, fn(Latency) -> Option<f64>);
-const PARTS: [Part; 6] = [
-    ("reads: p50", true, |latency| latency.p50),
-    ("reads: p99", true, |latency| latency.p99),
-    ("reads: p99.9", true, |latency| latency.p999),
-    ("writes: p50", false, |latency| latency.p50),
-    ("writes: p99", false, |latency| latency.p99),
-    ("writes: p99.9", false, |latency| latency.p999),
-];
+/// A percentile of such latencies.
+fn percentile((_, get, within): Percentile, latency: Latency, all_within: Option<Within>) -> Cell {
+    let value = get(latency);
+    let off = |(value, ends): (f64, [f64; 2])| ends.map(|end| (end - value).abs() / value.max(1.0));
+    Cell { value, waver: value.zip(all_within.and_then(within)).map(off) }
+}
 
 fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all = Vec::new();
@@ -363,18 +361,21 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         let waver = run.depth().and_then(|_| rate(run));
         Cell { value: run.latency_ns.mean, waver }
     });
-    for (name, get, within) in PERCENTILES {
-        add(name, Unit::Time, &|run| Cell {
-            value: get(run.latency_ns),
-            waver: get(run.latency_ns)
-                .zip(run.percentiles_within.and_then(within))
-                .map(|(value, ends)| ends.map(|end| (end - value).abs() / value.max(1.0))),
+    for of in PERCENTILES {
+        add(&format!("latency: {}", of.0), Unit::Time, &|run| {
+            percentile(of, run.latency_ns, run.percentiles_within)
         });
     }
     add("latency: p99.999", Unit::Time, &|run| known(run.latency_ns.p99999));
     add("latency: longest", Unit::Time, &|run| known(run.latency_ns.max));
-    for (name, reads, get) in PARTS {
-        add(name, Unit::Time, &|run| known(run.only(reads).and_then(|d| get(d.latency_ns))));
+    for (part, reads) in [("reads", true), ("writes", false)] {
+        for of in PERCENTILES.into_iter().filter(|of| OF_PARTS.contains(&of.0)) {
+            add(&format!("{part}: {}", of.0), Unit::Time, &|run| {
+                let cell =
+                    |part: Direction| percentile(of, part.latency_ns, part.percentiles_within);
+                run.only(reads).map(cell).unwrap_or_default()
+            });
+        }
     }
     for number in 0..runs.iter().map(|run| run.jobs.len()).max().unwrap_or(0) {
         let of = |get: fn(&Job) -> Option<f64>| {
@@ -527,6 +528,30 @@ mod tests {
             assert_eq!(beyond(run(b, &b_within), run(a, &a_within)), Some(expected), "{b}, {a}");
         }
         assert_eq!(beyond(with(1e5, Value::Null), with(2e5, wide)), None);
+    }
+
+    /// Reads and writes of a mix have what their own percentiles are within.
+    #[test]
+    fn percentiles_of_reads_and_of_writes_are_told_apart_by_their_own() {
+        let with = |p99: f64, within: Value| {
+            let mut json = report(&[1e5; 6]);
+            let mut part = json!({ "iops": 5e4, "latency_ns": json["latency_ns"].clone() });
+            part["latency_ns"]["p99"] = p99.into();
+            part["percentiles_within"] = json!({ "p99": within });
+            json["read"] = part;
+            Run::from_json("a", json).unwrap()
+        };
+        let told = |a: Run, b: Run| {
+            let comparison = Comparison::new(&[a, b]);
+            let of = |name: &str| comparison.figures.iter().find(|f| f.name == name).unwrap();
+            assert_eq!(of("reads: p50").difference(1).unwrap().is_told_apart(), None);
+            of("reads: p99").difference(1).unwrap().is_told_apart()
+        };
+        let narrow = |p99: f64| with(p99, json!([p99 * 0.99, p99 * 1.01]));
+        assert_eq!(told(narrow(1e5), narrow(1.1e5)), Some(true));
+        assert_eq!(told(narrow(1e5), narrow(1.01e5)), Some(false));
+        assert_eq!(told(narrow(1e5), with(1.1e5, json!([9e4, 1.2e5]))), Some(false));
+        assert_eq!(told(narrow(1e5), with(2e5, Value::Null)), None);
     }
 
     #[test]

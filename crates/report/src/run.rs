@@ -62,7 +62,7 @@ impl Latency {
     }
 }
 
-/// The lowest and highest, in ns, that percentiles of all may be, where that is known.
+/// The lowest and highest, in ns, that percentiles may be, where that is known.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[allow(missing_docs)]
 pub struct Within {
@@ -93,6 +93,8 @@ fn filled(Distribution { below_ns, n }: Distribution) -> Distribution {
 pub struct Direction {
     pub iops: f64,
     pub latency_ns: Latency,
+    /// Not of a report before there was this.
+    pub percentiles_within: Option<Within>,
 }
 
 /// Blocks written for each of the user's, by reason.
@@ -309,13 +311,14 @@ impl Run {
             figures.extend([open.asked, open.reached]);
         }
         let directions = self.read.iter().chain(&self.write);
-        let parts = directions.map(|part| (part.iops, part.latency_ns));
+        let parts = directions.clone().map(|part| (part.iops, part.latency_ns));
         let loads = self.jobs.iter().map(|job| (job.iops, job.latency_ns));
         for (iops, latency) in parts.chain(loads).chain([(self.iops, self.latency_ns)]) {
             figures.push(iops);
             figures.extend(latency.all());
         }
-        figures.extend(self.percentiles_within.iter().flat_map(Within::all));
+        let within = directions.filter_map(|part| part.percentiles_within.as_ref());
+        figures.extend(within.chain(&self.percentiles_within).flat_map(Within::all));
         if let Some(Amplification { total, user, gc, padding, metadata }) = self.write_amplification
         {
             figures.extend([total, user, gc, padding, metadata]);
@@ -413,7 +416,8 @@ impl Run {
             Some("write" | "randwrite") => !reads,
             _ => return given,
         };
-        let whole = Direction { iops: self.iops, latency_ns: self.latency_ns };
+        let Run { iops, latency_ns, percentiles_within, .. } = *self;
+        let whole = Direction { iops, latency_ns, percentiles_within };
         given.or((all && self.jobs.is_empty()).then_some(whole))
     }
 }

@@ -41,6 +41,7 @@ fn sample() -> Report {
         bytes: ios * 4096,
         iops: ios as f64 / 4.0,
         latency_ns: summary(ios),
+        percentiles_within: None,
     };
     Report {
         drive: json!({"profile": "tlc", "size": 8589934592u64, "gc": {"policy": "greedy", "seen": null}}),
