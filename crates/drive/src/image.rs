@@ -17,7 +17,10 @@ use crate::whole::{Ended, Left};
 
 /// A drive that is in the way may be replaced.
 fn or_force(path: &str, error: Error) -> Error {
-    if is_drive_file(path) { Error::Usage(format!("{error}; --force replaces it")) } else { error }
+    match is_drive_file(path) {
+        Ok(true) => Error::Usage(format!("{error}; --force replaces it")),
+        Ok(false) | Err(_) => error,
+    }
 }
 
 /// Makes a drive in a file, empty; gives the bytes that it takes on the disk. One
@@ -31,7 +34,7 @@ pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Resul
     } else if path.exists() {
         // Nobody may have it open, and it must be a file.
         drop(SystemFile::open(path, false).map_err(failed)?);
-        if !is_drive_file(file) {
+        if !is_drive_file(file)? {
             return Err(Error::Usage(format!(
                 "{file} is no drive file, and --force replaces nothing else: remove it first, or \
                  take another name"

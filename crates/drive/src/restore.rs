@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use device::Device;
-use drivefile::Opened;
+use drivefile::{FileError, Opened};
 use measure::units;
 use nvram::{NvRam, Started};
 use port::Time;
@@ -122,11 +122,16 @@ impl Restored {
     fn opened_by(recover: Recover, open: OpenFile) -> Result<Restored, Error> {
         let OpenFile { config, seed, away, opened, .. } = open;
         let Opened { medium, chunks, clean, .. } = opened;
+        let error = medium.later_error();
         let medium = Backing::from(medium);
         let journal = medium.journal();
-        let can_fade = config.profile.reliability.errors;
+        let (can_fade, name) = (config.profile.reliability.errors, config.name.clone());
         let shards = vec![Left { medium, chunks }];
         let restored = Restored::over(recover, (config, seed), (shards, away), clean, journal);
+        // What was not found may be there.
+        if let Some(error @ FileError::Away { .. }) = error.get() {
+            return Err(file_error(&name, error.clone()));
+        }
         let fade = |e| faded(e, can_fade, away);
         let mut restored = restored.map_err(fade)?;
         if let Some(shared) = restored.drive.shared_mut() {

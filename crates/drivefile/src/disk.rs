@@ -75,6 +75,8 @@ struct Inner {
     lost: bool,
     /// Pages that it cannot read until they are written as a whole.
     unreadable: BTreeSet<usize>,
+    /// Nothing can be read, and nothing written.
+    away: bool,
 }
 
 /// An opening of the file.
@@ -191,6 +193,12 @@ impl Disk {
         self.inner().unreadable.insert(byte / PAGE);
     }
 
+    /// Whether it can read nothing, and write nothing. What it has stays.
+    #[cfg(test)]
+    pub(crate) fn set_away(&self, away: bool) {
+        self.inner().away = away;
+    }
+
     /// What is on it for certain: nothing else survived a crash of the host.
     #[cfg(test)]
     pub(crate) fn certain(&self) -> Vec<u8> {
@@ -286,7 +294,7 @@ impl Inner {
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
         let whole = |page: usize| page * PAGE >= range.start && (page + 1) * PAGE <= range.end;
         let lost = self.unreadable.range(pages).find(|&&page| !(is_written && whole(page)));
-        if lost.is_some() {
+        if lost.is_some() || self.away {
             return Err(rustix::io::Errno::IO.into());
         }
         if is_written {

@@ -144,6 +144,12 @@ pub enum FileError {
         /// Its physical address.
         ppa: u64,
     },
+    /// A block was not read, and not for damage of its own: its disk is away, or does not say.
+    #[error("the drive file: reading a block: {reason}")]
+    Away {
+        /// What the system said.
+        reason: String,
+    },
     /// The system refused.
     #[error("the drive file: {doing}: {reason}{}", advice(*kind))]
     System {

@@ -21,12 +21,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flash::{Chunk, Medium, Moved, Ppa};
 use port::lazy::room_for;
 
-use crate::blocks::{Blocks, When};
+use crate::blocks::{Blocks, Unreadable, When};
 use crate::claim::{self, Claimed};
 use crate::descriptor::{Descriptor, at_rest, next_life};
 use crate::file_io::is_unreadable;
@@ -80,7 +80,8 @@ pub struct DriveFile {
     pub(crate) told: u32,
     /// None: read only.
     pub(crate) syncer: Option<Syncer>,
-    pub(crate) error: Option<FileError>,
+    /// The first error, for who no longer has the drive as well.
+    pub(crate) error: Arc<OnceLock<FileError>>,
 }
 
 /// A drive file that was opened.
@@ -186,7 +187,7 @@ impl DriveFile {
             time: state.time,
             told: state.told,
             syncer,
-            error: None,
+            error: Arc::default(),
         }
     }
 
@@ -219,10 +220,16 @@ impl DriveFile {
         }
     }
 
-    /// The first error that a write or a sync met. From then on nothing can be
-    /// changed; what was programmed before can still be read.
+    /// The first error that a write or a sync met, or a read that is not damage of what was
+    /// to be read. From then on nothing can be changed; what was programmed before can still
+    /// be read, as far as the disk is there.
     pub fn error(&self) -> Option<&FileError> {
-        self.error.as_ref()
+        self.error.get()
+    }
+
+    /// The same, for when the drive is gone.
+    pub fn later_error(&self) -> Arc<OnceLock<FileError>> {
+        Arc::clone(&self.error)
     }
 
     /// Bytes that the file takes on the disk.
@@ -237,8 +244,8 @@ impl DriveFile {
             let outcome = self.syncer.as_mut().and_then(Syncer::wait);
             self.take(outcome);
         }
-        if let Some(error) = self.error {
-            return Err(error);
+        if let Some(error) = self.error() {
+            return Err(error.clone());
         }
         if self.syncer.take().is_none() {
             return Ok(());
@@ -258,13 +265,25 @@ impl DriveFile {
     /// Takes note of an error. The first one stays.
     #[cold]
     fn fail(&mut self, error: FileError) -> Moved {
-        self.error.get_or_insert(error);
+        self.error.get_or_init(|| error);
         Moved::Failed
     }
 
     #[cold]
     fn fail_writing(&mut self, doing: &'static str, e: &io::Error) -> Moved {
         self.fail(FileError::system(doing, e))
+    }
+
+    /// A block was not read, and not for damage of its own. Nothing may change from now on:
+    /// who takes for lost what is not read now would write that down, and then it were.
+    #[cold]
+    fn fail_reading(&mut self, e: &io::Error) -> Moved {
+        self.fail(FileError::Away { reason: e.to_string() })
+    }
+
+    #[inline]
+    fn has_failed(&self) -> bool {
+        self.error.get().is_some()
     }
 
     /// Takes note of a sync that ended.
@@ -290,7 +309,7 @@ impl DriveFile {
                 let outcome = syncer.poll();
                 self.take(outcome);
             }
-            if self.completed >= generation || self.error.is_some() {
+            if self.completed >= generation || self.has_failed() {
                 return self.completed >= generation;
             }
             self.begin_sync();
@@ -307,7 +326,7 @@ impl DriveFile {
     /// Begins to sync the generation, if no sync is under way. None is begun
     /// after an error: its state would tell of what could not be written.
     fn begin_sync(&mut self) {
-        if self.error.is_some() {
+        if self.has_failed() {
             return;
         }
         let state = self.state(self.generation, false);
@@ -341,7 +360,7 @@ impl DriveFile {
         if self.syncer.is_none() {
             self.fail(FileError::ReadOnly);
         }
-        self.error.is_some()
+        self.has_failed()
     }
 
     /// Syncs now and then, so that little is to be looked at when the file is
@@ -394,7 +413,7 @@ impl DriveFile {
     /// Takes note of what reads have changed of a chunk. Its generation stays,
     /// as its blocks do.
     fn note_reads(&mut self, number: usize, chunk: &Chunk) {
-        if self.syncer.is_some() && self.error.is_none() && self.chunks[number].chunk != *chunk {
+        if self.syncer.is_some() && !self.has_failed() && self.chunks[number].chunk != *chunk {
             self.chunks[number].chunk = *chunk;
             self.write_descriptor(number);
         }
@@ -409,7 +428,7 @@ impl DriveFile {
         self.chunks[number].next = Some(next);
         self.write_change(number);
         // Its space is ever given back only if the file tells of the erase.
-        if self.error.is_none() {
+        if !self.has_failed() {
             self.erased.push(number as u32);
             self.begin_sync();
         }
@@ -478,7 +497,7 @@ impl Medium for DriveFile {
         let chunk = &self.chunks[number];
         if chunk.next.is_some() {
             if !self.want_gone(chunk.generation) {
-                return if self.error.is_some() { Moved::Failed } else { Moved::Pending };
+                return if self.has_failed() { Moved::Failed } else { Moved::Pending };
             }
             self.settle(number);
         }
@@ -500,6 +519,7 @@ impl Medium for DriveFile {
         let life = chunk.map(|chunk| chunk.chunk.wear);
         match life.map(|life| self.blocks.read(at, count, data, tags, life)) {
             Some(Ok(())) => Moved::Done,
+            Some(Err(Unreadable::System(e))) if !is_unreadable(&e) => self.fail_reading(&e),
             Some(Err(_)) => Moved::Failed,
             None => {
                 data.fill(0);
@@ -520,7 +540,7 @@ impl Medium for DriveFile {
         };
         // One erase at a time: programs that failed have come since the last.
         if begun && !self.want_gone(generation) {
-            return if self.error.is_some() { Moved::Failed } else { Moved::Pending };
+            return if self.has_failed() { Moved::Failed } else { Moved::Pending };
         }
         self.settle(number);
         let held = &self.chunks[number];
@@ -528,19 +548,19 @@ impl Medium for DriveFile {
             let (wear, worn) = (held.next_wear(), held.chunk.worn);
             self.erase(number, Chunk { wear, worn, ..Chunk::default() });
         }
-        if self.error.is_some() { Moved::Failed } else { Moved::Done }
+        if self.has_failed() { Moved::Failed } else { Moved::Done }
     }
 
     fn barrier(&mut self) -> Moved {
-        if self.error.is_some() {
+        if self.has_failed() {
             return Moved::Failed;
         }
         let target = *self.target.get_or_insert(self.written);
         let durable = self.want(target) || mutation::is(Mutation::DoneEarly);
-        if durable || self.error.is_some() {
+        if durable || self.has_failed() {
             self.target = None;
         }
-        match (durable, &self.error) {
+        match (durable, self.error()) {
             (_, Some(_)) => Moved::Failed,
             (true, None) => Moved::Done,
             (false, None) => Moved::Pending,

@@ -63,8 +63,9 @@ pub trait FileIo: Send + Sync {
     }
 }
 
-/// Whether the host's disk cannot read what it has there. That is damage of a place and
-/// nothing else: of all others the system says other things.
+/// Whether the host's disk cannot read what it has there. Of an opened drive file that is
+/// damage of a place and nothing else: of all others the system says other things, or
+/// [`crate::guarded`] does.
 pub(crate) fn is_unreadable(e: &io::Error) -> bool {
     let kinds = [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA];
     Errno::from_io_error(e).is_some_and(|e| kinds.contains(&e))

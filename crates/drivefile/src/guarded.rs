@@ -1,5 +1,5 @@
 //! One sync at a time for all who write to a file, and no error of one
-//! forgotten.
+//! forgotten; and damage of a place told from a disk that is away ([`away`]).
 //!
 //! The system tells an error of writing back once for each opening of a file,
 //! and takes what it could not write for written from then on. A drive and its
@@ -12,7 +12,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::FileIo;
+use crate::file_io::is_unreadable;
+use crate::{FileIo, away};
 
 /// A storage of which all openers learn of each error of a sync.
 pub struct Guarded {
@@ -43,6 +44,15 @@ impl Guarded {
         synced
     }
 
+    /// What became of a write.
+    #[inline]
+    fn looked_at(&self, offset: u64, len: usize, written: io::Result<()>) -> io::Result<()> {
+        written.map_err(|e| match is_unreadable(&e) {
+            true => away::why_unwritten(&*self.storage, (offset, len), e),
+            false => e,
+        })
+    }
+
     /// Fails where somebody else has deleted it, or changed how long it is.
     fn is_there(&self) -> io::Result<()> {
         let Some(found) = self.storage.lasting_bytes()? else {
@@ -62,17 +72,21 @@ impl Guarded {
 impl FileIo for Guarded {
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.storage.read(offset, bytes)
+        match self.storage.read(offset, bytes) {
+            Err(e) if is_unreadable(&e) => away::read_again(&*self.storage, offset, bytes),
+            read => read,
+        }
     }
 
     #[inline]
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.storage.write(offset, bytes)
+        self.looked_at(offset, bytes.len(), self.storage.write(offset, bytes))
     }
 
     #[inline]
     fn write_both(&self, offset: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
-        self.storage.write_both(offset, first, second)
+        let written = self.storage.write_both(offset, first, second);
+        self.looked_at(offset, first.len() + second.len(), written)
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

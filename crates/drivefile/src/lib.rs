@@ -29,6 +29,7 @@
 //! everything that changes the drive, and [`DriveFile::error`] says why.
 
 mod area;
+mod away;
 mod blocks;
 mod claim;
 mod copy;

@@ -1,5 +1,6 @@
 //! What a drive file promises, tried on a simulated disk and on real files.
 
+mod away;
 mod crash;
 mod damage;
 mod files;

@@ -23,7 +23,7 @@ use drive::stack;
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
-    if !(args.force && is_drive_file(&args.file)) {
+    if !(args.force && is_drive_file(&args.file)?) {
         image::check_name(&args.file)?;
     }
     let config = spec(args)?.resolve()?;

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -147,7 +147,7 @@ impl DriveSpec {
     /// a file begins as a drive file does.
     pub fn found(&self) -> Result<DriveSpec, Error> {
         let DriveSpec::Storage(spec) = self else { return Ok(self.clone()) };
-        if !is_drive_file(&spec.path) {
+        if !is_drive_file(&spec.path)? {
             return Ok(self.clone());
         }
         let Ok(plain) = StorageSpec::parse(&spec.path) else { return Ok(self.clone()) };
@@ -162,12 +162,19 @@ impl DriveSpec {
     }
 }
 
-/// Whether there is a regular file that begins as a drive file does.
-pub fn is_drive_file(path: &str) -> bool {
-    let mut begin = [0; 8];
+/// Whether there is a regular file that begins as a drive file does. Fails where its disk
+/// does not say.
+pub fn is_drive_file(path: &str) -> Result<bool, Error> {
     let regular = std::fs::metadata(path).is_ok_and(|about| about.is_file());
-    let mut read = || File::open(path).and_then(|mut file| file.read_exact(&mut begin));
-    regular && read().is_ok() && drivefile::is_begin(&begin)
+    let Some(mut file) = regular.then(|| File::open(path).ok()).flatten() else {
+        return Ok(false);
+    };
+    let mut begin = [0; 8];
+    match file.read_exact(&mut begin) {
+        Ok(()) => Ok(drivefile::is_begin(&begin)),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(Error::Failed(format!("{path}: reading it: {e}"))),
+    }
 }
 
 /// What went wrong with a drive file, with its name.

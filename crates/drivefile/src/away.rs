@@ -1,0 +1,75 @@
+//! A disk that is away, told from one that has a damaged place.
+//!
+//! What the disk cannot read of a place is lost, and nothing else is. A disk that is away for
+//! a while, as its cable, path or server is, can read nothing, and has all when it is back.
+//! The system says the same of both. So other places are read as well, past what the system
+//! remembers: a disk that cannot read those is away, and nobody may take for lost, and write
+//! down as such, what it does not read.
+
+use std::io;
+
+use crate::FileIo;
+use crate::file_io::is_unreadable;
+
+/// How far from a place others are looked at, in bytes, and how much of them: what the
+/// system reads at once.
+const FAR: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+/// How often a place is looked at, and others with it, before it is taken for damaged.
+const LOOKS: u32 = 3;
+
+/// Reads again what the disk said of that it cannot read it. An error that [`is_unreadable`]
+/// is of this place alone; else the disk is away.
+#[cold]
+pub fn read_again(storage: &dyn FileIo, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    let mut read = Ok(());
+    for _ in 0..LOOKS {
+        others_are_read(storage, offset)?;
+        read = storage.read(offset, bytes);
+        if !read.as_ref().is_err_and(is_unreadable) {
+            break;
+        }
+    }
+    read
+}
+
+/// Why a write was refused as what the disk cannot read is. An error that [`is_unreadable`]
+/// is of what lies beside it, in pages that are written in part and so read before.
+#[cold]
+pub fn why_unwritten(storage: &dyn FileIo, (offset, len): (u64, usize), e: io::Error) -> io::Error {
+    let pages = (offset / PAGE..(offset + len as u64).div_ceil(PAGE)).map(|page| page * PAGE);
+    let mut bytes = [0; PAGE as usize];
+    let mut is_damaged = |page| {
+        forget(storage, page);
+        storage.read(page, &mut bytes).is_err_and(|e| is_unreadable(&e))
+    };
+    if !pages.into_iter().any(&mut is_damaged) {
+        return io::Error::other(format!("{e}, of what can be read there"));
+    }
+    others_are_read(storage, offset).err().unwrap_or(e)
+}
+
+/// Fails where the disk does not read other places either.
+fn others_are_read(storage: &dyn FileIo, offset: u64) -> io::Result<()> {
+    let end = storage.bytes().map_err(io::Error::other)?;
+    let places = [Some(0), offset.checked_sub(FAR), offset.checked_add(FAR)];
+    for place in places.into_iter().flatten().map(|place| place / PAGE * PAGE) {
+        if place + PAGE > end || place == offset / PAGE * PAGE {
+            continue;
+        }
+        forget(storage, place);
+        storage.read(place, &mut [0; PAGE as usize]).map_err(|e| {
+            let text = format!(
+                "{e}, here and elsewhere: its disk is away; when it is back, open the drive again"
+            );
+            io::Error::other(text)
+        })?;
+    }
+    Ok(())
+}
+
+/// What is read of a page next comes from the disk.
+fn forget(storage: &dyn FileIo, page: u64) {
+    // A system that does not forget is asked all the same.
+    let _ = storage.reread(page, PAGE);
+}
