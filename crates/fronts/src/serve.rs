@@ -155,6 +155,9 @@ fn served(
         if recovery.took_long() {
             say(format!("recovered {recovery}"));
         }
+        if let Some((why, _)) = drive.drive.fault() {
+            say(format!("{why}; the drive can only be read until it is opened again"));
+        }
         // Not ready before a drive of this kind would be.
         std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
     }

@@ -28,13 +28,17 @@ pub enum JournalError {
     /// Something that was acknowledged is damaged.
     #[error(
         "the protected cache's entry at byte {offset} of its area is damaged: {what}; it was \
-         acknowledged, and the drive cannot be trusted without it: restore the drive from a copy"
+         acknowledged, and the drive cannot be trusted without it: restore the drive from a \
+         copy{}",
+        if *is_synced { "" } else { UNSYNCED }
     )]
     Entry {
         /// Where it begins in the area.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,
+        /// Whether it is known to have been synced.
+        is_synced: bool,
     },
     /// The store is too small, or no multiple of 4096 bytes.
     #[error("a protected cache cannot have {bytes} bytes: {range}")]
@@ -59,6 +63,10 @@ pub enum JournalError {
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
 }
+
+/// What may have happened to an entry that was not synced, while its host has not crashed.
+const UNSYNCED: &str = "; or, if its disk refused writes since, open it when the host was started \
+                        anew: all that was flushed is there, and this is gone";
 
 impl JournalError {
     /// Whether the store had no room for what was to be written.

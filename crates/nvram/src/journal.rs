@@ -119,7 +119,7 @@ impl<N: NonVolatile> Journal<N> {
             Err(_) if self.may_be_gone(at) => Ok(None),
             Err(what) => {
                 let offset = AREA_START + at % self.state.bytes;
-                Err(JournalError::Entry { offset, what })
+                Err(JournalError::Entry { offset, what, is_synced: at < self.state.synced })
             }
         }
     }

@@ -130,23 +130,23 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
             let (op, first, len) = (entry.op, entry.offset, entry.len);
             if !self.belongs(op, first, len, data.len()) {
                 let (offset, what) = (offset % journal.fill().bytes, "it is of another drive");
-                return Err(JournalError::Entry { offset: crate::AREA_START + offset, what });
+                let offset = crate::AREA_START + offset;
+                return Err(JournalError::Entry { offset, what, is_synced: true });
             }
-            started.entries += 1;
-            self.enter(op, (first, len), &data, &mut frozen)?;
+            started.entries += u64::from(self.enter(op, (first, len), &data, &mut frozen)?);
         }
         Ok((frozen, end - at))
     }
 
-    /// An entry, in pieces where not all of it can be written.
+    /// An entry, in pieces where not all of it can be written. Gives whether all was.
     fn enter(
         &mut self,
         op: BlockOp,
         whole: (u64, u64),
         data: &[u8],
         frozen: &mut Frozen,
-    ) -> Result<(), JournalError> {
-        let mut pieces = vec![whole];
+    ) -> Result<bool, JournalError> {
+        let (mut pieces, mut is_taken) = (vec![whole], true);
         while let Some((first, len)) = pieces.pop() {
             let from = if data.is_empty() { 0 } else { self.shape.stored(first - whole.0) };
             let bytes = if data.is_empty() { 0 } else { self.shape.stored(len) };
@@ -156,13 +156,17 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
             } else if status == Status::UNRECOVERED_READ && (first, len) == whole {
                 match ends(whole) {
                     Some(ends) => pieces.extend(ends),
-                    None => frozen.hold(status, whole),
+                    None => {
+                        is_taken = false;
+                        frozen.hold(status, whole);
+                    }
                 }
             } else {
+                is_taken = false;
                 frozen.hold(status, (first, len));
             }
         }
-        Ok(())
+        Ok(is_taken)
     }
 
     /// Whether an entry is about this drive.

@@ -59,7 +59,7 @@ fn a_drive_that_refuses_stays_readable_and_loses_nothing() {
     let used = peek(&mut store).unwrap().used;
     below.set_read_only(true);
     let mut host = Host::again(below, store, known);
-    assert_eq!(host.port.frozen(), Some(Status::READ_ONLY));
+    assert_eq!((host.started.entries, host.port.frozen()), (0, Some(Status::READ_ONLY)));
     assert_eq!(host.one(BlockOp::Read, 3, 1, false).status, Status::UNRECOVERED_READ);
     assert!(host.one(BlockOp::Read, 8, 4, false).status.is_ok());
     assert_eq!(host.one(BlockOp::Write, 20, 1, false).status, Status::READ_ONLY);

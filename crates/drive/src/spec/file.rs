@@ -165,15 +165,18 @@ impl DriveSpec {
 /// Whether there is a regular file that begins as a drive file does. Fails where its disk
 /// does not say.
 pub fn is_drive_file(path: &str) -> Result<bool, Error> {
-    let regular = std::fs::metadata(path).is_ok_and(|about| about.is_file());
-    let Some(mut file) = regular.then(|| File::open(path).ok()).flatten() else {
+    if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
         return Ok(false);
-    };
+    }
     let mut begin = [0; 8];
-    match file.read_exact(&mut begin) {
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    match read.map_err(|e| (e.kind(), e)) {
         Ok(()) => Ok(drivefile::is_begin(&begin)),
-        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        Err(e) => Err(Error::Failed(format!("{path}: reading it: {e}"))),
+        // What cannot be read at all is told by who opens it.
+        Err((ErrorKind::UnexpectedEof | ErrorKind::NotFound | ErrorKind::PermissionDenied, _)) => {
+            Ok(false)
+        }
+        Err((_, e)) => Err(Error::Failed(format!("{path}: reading it: {e}"))),
     }
 }
 
