@@ -23,7 +23,7 @@ use drive::image;
 use drive::power::PowerReport;
 use drive::restore::Restored;
 use drive::slc::SlcReport;
-use drive::spec::DriveConfig;
+use drive::spec::{DriveConfig, DriveSpec};
 use drive::stack::needs_stories;
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use flash::Energy;
@@ -121,7 +121,7 @@ fn prepare(
     let steady = bench.prepare(&mut driver, &mut load, None);
     let verifier = bench.runner.verifier.take();
     let (drive, now) = driver.into_drive();
-    let ended = drive.end(now);
+    let ended = drive.end(now).map_err(|e| e.of_drive(&args.drive));
     Ok((ended?, Prepared { steady: steady?, verifier }))
 }
 
@@ -148,7 +148,7 @@ impl Ours<'_> {
         let mut bench = Bench { spans, ..Bench::new(args, &shape, pattern, watch)? };
         let steady = match bench.prepare(&mut driver, &mut load, prepared) {
             Ok(steady) => steady,
-            Err(e) => return Err(ended(driver, e)),
+            Err(e) => return Err(ended(driver, &args.drive, e)),
         };
         driver.drive_mut().begin_faults();
         let before = (driver.drive().parity(), driver.drive().slc());
@@ -173,7 +173,7 @@ impl Ours<'_> {
         let dies = run.measured.tally.dies.as_ref().map(|dies| (dies.busy(), pus));
         run.measured = match bench.read_back(&mut driver, run.measured) {
             Ok(measured) => measured,
-            Err(e) => return Err(ended(driver, e)),
+            Err(e) => return Err(ended(driver, &args.drive, e)),
         };
         let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
         // A formula says nothing of a trace.
@@ -201,7 +201,10 @@ impl Ours<'_> {
         outcome.look_for_a_ramp(args);
         let ios = outcome.report.ios;
         outcome.energy = spent.and_then(|(rested, all)| EnergyReport::new(&rested, &all, ios));
-        outcome.warnings.extend(put_away(driver));
+        match put_away(driver, &args.drive) {
+            Ok(warning) => outcome.warnings.extend(warning),
+            Err(e) => outcome.blame_file(&e),
+        }
         Ok(outcome)
     }
 }
@@ -235,7 +238,7 @@ fn directly(
             let spent = measured.tally.energy;
             Ok((Run::plain(measured), driver, Some(spent)))
         }
-        Err(e) => Err(ended(driver, e)),
+        Err(e) => Err(ended(driver, &args.drive, e)),
     }
 }
 
@@ -258,21 +261,31 @@ fn through_layer(
     Ok((run, driver, spent))
 }
 
-/// Shuts a drive down that outlives the process. Gives what went wrong.
-pub(crate) fn put_away(driver: Virtual<Boxed>) -> Option<String> {
+/// Shuts a drive down that outlives the process. Gives what went wrong with its flash;
+/// fails where its file did, which is by `name`.
+pub(crate) fn put_away(
+    driver: Virtual<Boxed>,
+    name: &DriveSpec,
+) -> Result<Option<String>, Error> {
     let (drive, now) = driver.into_drive();
     if !drive.outlives() {
-        return None;
+        return Ok(None);
     }
-    let put_away = drive.end(now).and_then(Ended::put_away);
-    put_away.err().map(|e| format!("the drive was not shut down: {e}"))
+    // A failed journal has nothing to say at the end.
+    let fault = drive.fault().map(|(why, _)| why);
+    let ended = drive.end(now).and_then(Ended::put_away);
+    match fault.or(ended.err()) {
+        Some(e @ Error::File(_)) => Err(e.of_drive(name)),
+        other => Ok(other.map(|e| format!("the drive was not shut down: {e}"))),
+    }
 }
 
 /// Shuts a drive down after an error. Gives the error, and before it why the
-/// drive failed, if it did.
-pub(crate) fn ended(driver: Virtual<Boxed>, e: Error) -> Error {
-    match put_away(driver) {
-        None => e,
-        Some(why) => Error::Failed(format!("{why}; {e}")),
+/// drive failed, if it did; that alone where its file did, of which the error came.
+pub(crate) fn ended(driver: Virtual<Boxed>, name: &DriveSpec, e: Error) -> Error {
+    match put_away(driver, name) {
+        Ok(None) => e,
+        Ok(Some(why)) => Error::Failed(format!("{why}; {e}")),
+        Err(of_file) => of_file,
     }
 }

@@ -201,6 +201,14 @@ impl Outcome {
         }
     }
 
+    /// The file that the drive is in failed: that is why requests did, and nothing of the
+    /// flash gave way.
+    pub(crate) fn blame_file(&mut self, why: &Error) {
+        (self.read_only, self.flash_errors) = (false, None);
+        let others = self.problem.take();
+        self.problem = Some(others.map_or(why.to_string(), |others| format!("{why}; {others}")));
+    }
+
     /// What is to be known of the figures, by line.
     pub(crate) fn notes(&self) -> Vec<(&'static str, String)> {
         let mut notes = Vec::new();

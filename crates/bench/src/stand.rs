@@ -130,24 +130,28 @@ impl Stand<'_> {
     }
 }
 
+/// What a test gave, and whether the file that the drive is in took all of it.
+pub type Tested<T> = (T, Result<(), Error>);
+
 /// Puts a drive on a stand for `test`.
 pub fn on_a_stand<T>(
     args: &StandArgs,
     watch: &mut Watch,
     test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
-) -> Result<T, Error> {
+) -> Result<Tested<T>, Error> {
     let is_ours = matches!(args.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
     if !is_ours && args.clock == Some(ClockKind::Virtual) {
         let text = "--clock virtual needs a drive in this process: take mem: or a drive file";
         return Err(Error::Usage(text.into()));
     }
-    match &args.drive {
+    let result = match &args.drive {
         DriveSpec::Memory(spec) => {
             let config = spec.resolve()?;
             let on_a_clock = args.clock == Some(ClockKind::Real);
-            ours(args, in_memory(config, (args.seed, on_a_clock, true), watch)?, watch, test)
+            let drive = in_memory(config, (args.seed, on_a_clock, true), watch)?;
+            return ours(args, drive, watch, test);
         }
-        DriveSpec::File(spec) => ours(args, of_file(args, spec)?, watch, test),
+        DriveSpec::File(spec) => return ours(args, of_file(args, spec)?, watch, test),
         DriveSpec::Nbd(address) => {
             check_served(args)?;
             served(args, Served::connect(address, watch)?, watch, test)
@@ -163,7 +167,8 @@ pub fn on_a_stand<T>(
              a file"
                 .into(),
         )),
-    }
+    };
+    Ok((result?, Ok(())))
 }
 
 fn of_file(args: &StandArgs, spec: &FileSpec) -> Result<Restored, Error> {
@@ -203,7 +208,7 @@ fn ours<T>(
     drive: Restored,
     watch: &mut Watch,
     test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
-) -> Result<T, Error> {
+) -> Result<Tested<T>, Error> {
     let (is_new, ready) = (!drive.was_written(), drive.ready());
     let Restored { config, drive, .. } = drive;
     let shape = drive.shape();
@@ -214,12 +219,13 @@ fn ours<T>(
     let Under::Ours(Some(driver)) = stand.under else { unreachable!("it was put back") };
     match result {
         Ok(result) => {
-            if let Some(why) = put_away(driver) {
-                say(format!("warning: {why}"));
-            }
-            Ok(result)
+            let put_away = put_away(driver, &args.drive);
+            let warn = |warning: Option<String>| {
+                warning.into_iter().for_each(|why| say(format!("warning: {why}")));
+            };
+            Ok((result, put_away.map(warn)))
         }
-        Err(e) => Err(ended(driver, e)),
+        Err(e) => Err(ended(driver, &args.drive, e)),
     }
 }
 

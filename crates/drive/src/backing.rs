@@ -104,7 +104,7 @@ impl Backing {
     /// Why nothing more can be written, if that is so, and whether it is for
     /// want of room where its bytes are.
     pub fn fault(&self) -> Option<(Error, bool)> {
-        self.error().map(|e| (Error::Failed(e.to_string()), e.is_full()))
+        self.error().map(|e| (Error::File(e.to_string()), e.is_full()))
     }
 
     /// What it keeps beside the drive for the journal of a protected cache.
@@ -134,7 +134,7 @@ impl Backing {
     /// Puts it away after the drive on it was ended.
     pub fn put_away(self) -> Result<(), Error> {
         match self.into_lowest() {
-            Backing::File(file) => file.close().map_err(|e| Error::Failed(e.to_string())),
+            Backing::File(file) => file.close().map_err(|e| Error::File(e.to_string())),
             _ => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 //! Exit codes: 0 for success, 1 for a command that failed, 2 for a command
 //! that was asked for something impossible.
 
+use std::fmt::Display;
 use std::io;
 
 use blkmq::ConfigError;
@@ -38,6 +39,9 @@ pub enum Error {
     /// The command was right and failed.
     #[error("{0}")]
     Failed(String),
+    /// The file that a drive is in failed, or the disk below it: not the drive's flash.
+    #[error("{0}")]
+    File(String),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -58,6 +62,14 @@ impl Error {
         Error::Failed(format!("cannot {doing}: {source}"))
     }
 
+    /// The same; where a drive's file failed, with the drive's name.
+    pub fn of_drive(self, name: impl Display) -> Error {
+        match self {
+            Error::File(why) => Error::File(format!("{name}: {why}")),
+            other => other,
+        }
+    }
+
     /// Whether there was no memory: nothing else is known to be wrong.
     pub(crate) fn is_of_memory(&self) -> bool {
         let (Error::Target(source) | Error::Recovery { source, .. }) = self else {
@@ -73,7 +85,8 @@ impl Error {
                 PblkError::Memory(_) | PblkError::Recovery(_) | PblkError::Unread { .. },
             ) => 1,
             Error::Usage(_) | Error::Drive(_) | Error::Target(_) => 2,
-            Error::Failed(_) | Error::Output(_) | Error::Memory(_) | Error::Recovery { .. } => 1,
+            Error::Failed(_) | Error::File(_) | Error::Output(_) | Error::Memory(_) => 1,
+            Error::Recovery { .. } => 1,
         }
     }
 

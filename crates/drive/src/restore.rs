@@ -22,7 +22,7 @@ use crate::memory;
 use crate::spec::DriveConfig;
 use crate::spec::file::{OpenFile, file_error};
 use crate::stack::{self, empty_journal};
-use crate::whole::{Boxed, Drive, Left, Observed, devices};
+use crate::whole::{Boxed, Drive, Ended, Left, Observed, devices};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -217,8 +217,11 @@ impl Restored {
     /// Shuts it down again.
     pub fn put_away(self) -> Result<(), Error> {
         let ready = self.ready();
-        let drive = self.drive;
-        if drive.outlives() { drive.end(ready)?.put_away() } else { Ok(()) }
+        let Restored { config, drive, .. } = self;
+        if !drive.outlives() {
+            return Ok(());
+        }
+        drive.end(ready).and_then(Ended::put_away).map_err(|e| e.of_drive(config.name))
     }
 }
 

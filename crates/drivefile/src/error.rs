@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use port::OutOfMemory;
 use thiserror::Error;
 
+use crate::file_io::is_unreadable;
+
 /// A drive file that cannot be made, opened, written or read.
 #[derive(Clone, Debug, Error)]
 pub enum FileError {
@@ -151,7 +153,7 @@ pub enum FileError {
         reason: String,
     },
     /// The system refused.
-    #[error("the drive file: {doing}: {reason}{}", advice(*kind))]
+    #[error("the drive file: {doing}: {reason}{advice}")]
     System {
         /// What was being done.
         doing: &'static str,
@@ -159,6 +161,8 @@ pub enum FileError {
         reason: String,
         /// Of which kind that is.
         kind: io::ErrorKind,
+        /// What to do about it, if that is known.
+        advice: &'static str,
     },
 }
 
@@ -177,19 +181,52 @@ impl FileError {
 
     /// What the system said while `doing` something.
     pub(crate) fn system(doing: &'static str, source: &io::Error) -> FileError {
-        FileError::System { doing, reason: source.to_string(), kind: source.kind() }
+        FileError::refused(doing, source.to_string(), source)
+    }
+
+    /// The same, told as `reason`.
+    pub(crate) fn refused(doing: &'static str, reason: String, source: &io::Error) -> FileError {
+        FileError::System { doing, reason, kind: source.kind(), advice: advice(source) }
     }
 }
 
 /// What to do about an error of the system.
-fn advice(kind: io::ErrorKind) -> &'static str {
-    match kind {
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; make room on the file system and open the drive again"
+            "; make room on the file system, then try again"
         }
         io::ErrorKind::FileTooLarge => {
-            "; the file system or a limit (ulimit -f) allows no file of this size"
+            "; the file system or a limit (ulimit -f) allows no file of this size: raise that, or \
+             use another file system"
+        }
+        _ if is_unreadable(source) => {
+            "; the disk below the file failed: see what the system says of it (dmesg)"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    /// Whether the file is being made or used, what to do is the same.
+    #[test]
+    fn what_failed_below_a_file_is_told_with_what_to_do() {
+        for (errno, is_full, advice) in [
+            (Errno::NOSPC, true, "make room on the file system, then try again"),
+            (Errno::DQUOT, true, "make room on the file system, then try again"),
+            (Errno::FBIG, true, "ulimit -f"),
+            (Errno::IO, false, "the disk below the file failed"),
+        ] {
+            let error = FileError::system("making it", &errno.into());
+            assert_eq!(error.is_full(), is_full, "{error}");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+        let other = FileError::system("making it", &Errno::PERM.into()).to_string();
+        assert!(other.ends_with("(os error 1)"), "{other}");
     }
 }

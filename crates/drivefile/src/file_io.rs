@@ -203,7 +203,7 @@ fn open_regular(path: &Path, read_only: bool) -> Result<File, FileError> {
 /// What the system said about a file's name.
 fn named(path: &Path, doing: &'static str, e: &io::Error) -> FileError {
     let reason = format!("{}: {e}", path.display());
-    FileError::System { doing, reason, kind: e.kind() }
+    FileError::refused(doing, reason, e)
 }
 
 /// Why a file cannot be opened.

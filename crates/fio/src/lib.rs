@@ -256,8 +256,10 @@ struct Printed {
 
 fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printed {
     let (about, remarks) = (all.about.clone(), Remarks::of(jobs, &all));
+    let file_failed = all.file_failed.clone();
     let told = Told::all(jobs, all);
-    let problems: Vec<String> = told.iter().filter_map(Told::problem).collect();
+    let of_jobs = told.iter().filter_map(Told::problem);
+    let problems: Vec<String> = file_failed.into_iter().chain(of_jobs).collect();
     let problem = (!problems.is_empty()).then(|| problems.join("; "));
     if format != Format::Normal {
         let globals = job::valued(globals);

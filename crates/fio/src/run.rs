@@ -59,6 +59,8 @@ pub struct All {
     pub is_preconditioned: bool,
     /// Clones of rounds that never began, since the one before was stopped or lost its drive.
     pub not_run: Vec<Task>,
+    /// Why the file that the drive is in failed, if it did.
+    pub file_failed: Option<String>,
 }
 
 /// How jobs are run.
@@ -75,7 +77,7 @@ pub struct How {
 pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
     let rounds = rounds(jobs)?;
     let mut since = Instant::now();
-    on_a_stand(&how.stand, watch, |stand, watch| {
+    let (all, file) = on_a_stand(&how.stand, watch, |stand, watch| {
         if let Some(why) = stand.about.tells_no_stories.as_ref().filter(|_| how.explains) {
             return Err(Error::Usage(format!("--explain: {why}")));
         }
@@ -98,8 +100,10 @@ pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
             }
         }
         let not_run = rounds[begun..].concat();
-        Ok(All { about: session.stand.about.clone(), ran, is_preconditioned, not_run })
-    })
+        let about = session.stand.about.clone();
+        Ok(All { about, ran, is_preconditioned, not_run, file_failed: None })
+    })?;
+    Ok(All { file_failed: file.err().map(|e| e.to_string()), ..all })
 }
 
 /// What all clones ask, where the drive takes that.

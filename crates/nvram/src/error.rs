@@ -86,5 +86,5 @@ fn has_no_room(error: &io::Error) -> bool {
 
 /// What to do about an error of the store.
 fn advice(error: &io::Error) -> &'static str {
-    if has_no_room(error) { "; make room on the file system and open the drive again" } else { "" }
+    if has_no_room(error) { "; make room on the file system, then try again" } else { "" }
 }

@@ -222,7 +222,7 @@ impl Test {
             most: 0,
         };
         let began = Instant::now();
-        on_a_stand(&args, watch, |stand, watch| {
+        let (outcome, file) = on_a_stand(&args, watch, |stand, watch| {
             if self.needs_arrivals && !stand.about.takes_arrivals {
                 let text = format!("served drives are driven in a closed loop: no {}", self.name);
                 return Err(Error::Usage(text));
@@ -231,6 +231,10 @@ impl Test {
             let found = session.may_measure().and_then(|()| (self.run)(&mut session));
             let outcome = session.finish(self, found)?;
             Ok(Outcome { wall_seconds: began.elapsed().as_secs_f64(), ..outcome })
+        })?;
+        Ok(match file {
+            Ok(()) => outcome,
+            Err(e) => outcome.voided(e.to_string()),
         })
     }
 }

@@ -118,6 +118,13 @@ pub struct Outcome {
     pub wall_seconds: f64,
 }
 
+impl Outcome {
+    /// The same, which means nothing for this reason.
+    pub(crate) fn voided(self, why: String) -> Outcome {
+        Outcome { verdict: Verdict::Void(why), found: Findings::default(), ..self }
+    }
+}
+
 fn settings(session: &Session, test: &Test) -> Value {
     let (about, options) = (&session.stand.about, session.options);
     json!({

@@ -209,13 +209,13 @@ impl Drive for Protected<Boxed, Store> {
         let ended = below.end(at)?;
         // All is in flash: nothing is to be written again.
         if let Some(mut journal) = journal {
-            journal.clear().map_err(|e| Error::Failed(e.to_string()))?;
+            journal.clear().map_err(|e| Error::File(e.to_string()))?;
         }
         Ok(ended)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {
-        let stopped = |e: &JournalError| (Error::Failed(e.to_string()), e.is_full());
+        let stopped = |e: &JournalError| (Error::File(e.to_string()), e.is_full());
         let frozen = |status| {
             let text = format!("the drive did not take what its protected cache holds: {status}");
             (Error::Failed(text), false)

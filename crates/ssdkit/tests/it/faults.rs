@@ -310,6 +310,57 @@ fn full_disk_below(cache: &str) {
     assert!(text.contains("can only be read"), "{text}");
 }
 
+/// Runs a command on a drive file whose disk gets full, and on one that is longer than a file
+/// may be: neither is told as flash that gives way. False where that cannot be tried here.
+fn is_told_of_a_full_disk(at: &Path, line: &str) -> bool {
+    let binary = env!("CARGO_BIN_EXE_ssdkit");
+    for (limit, why, advice) in [
+        ("", "No space left on device", "make room on the file system"),
+        ("ulimit -f 10000;", "File too large", "raise that"),
+    ] {
+        let script = format!(
+            "cd disk && {binary} create a.ssd --profile tlc --size 64M > made && \
+             {{ {limit} {binary} {line}; }}"
+        );
+        let Some(mut command) = on_a_small_disk(at, &script) else { return false };
+        let out = command.output().unwrap();
+        let [told, error] =
+            [&out.stdout, &out.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        assert_eq!(out.status.code(), Some(1), "{line}: {error}");
+        let all = format!("{told}{error}");
+        let cause = format!("ssd:./a.ssd: the drive file: writing a block: {why}");
+        assert!(all.contains(&cause) && all.contains(advice), "{line}: {all}");
+        let is_of_flash = |line: &str| line.contains("programs failed") || line.contains("gave way");
+        assert!(!all.lines().any(is_of_flash), "{line}: {all}");
+    }
+    true
+}
+
+#[test]
+fn a_full_disk_below_a_drive_file_is_told_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    std::fs::write(at.join("job.fio"), "[a]\nrw=randwrite\nbs=4k\nsize=64m\n").unwrap();
+    let row = |i: u64| format!("{},a,0,Write,{},8192,100\n", 128166372003061629 + i, i * 8192);
+    let trace: String = (0..4000).map(row).collect();
+    std::fs::write(at.join("trace.csv"), trace).unwrap();
+    for line in [
+        "bench ./a.ssd --rw randwrite --qd 4 --ios 20k --precondition none",
+        "bench ./a.ssd --rw randwrite --ios 100 --precondition seq --json",
+        "bench ./a.ssd --rw randwrite --ios 100 --precondition seq --snapshot b.ssd",
+        "explain ./a.ssd --rw randwrite --qd 4 --ios 20k --precondition none",
+        "replay ../trace.csv ./a.ssd --precondition none",
+        "fio ../job.fio --drive ./a.ssd",
+        "fio ../job.fio --drive ./a.ssd --json",
+        "test iops ./a.ssd --quick",
+    ] {
+        if !is_told_of_a_full_disk(at, line) {
+            eprintln!("no file system of one's own here: not tested");
+            return;
+        }
+    }
+}
+
 /// The child of a process that has one.
 fn child_of(parent: &Child) -> Pid {
     let id = parent.id();
