@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ use drive::error::Error;
 
 /// Steps of a bar.
 const STEPS: u64 = 1000;
+
+/// A terminal of fewer columns has no place for a bar beside what is said.
+const NARROW: usize = 60;
 
 /// Between two looks of an observer.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -125,8 +129,7 @@ impl Watch {
     /// Something else begins.
     pub fn phase(&mut self, name: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_position(0);
-            bar.set_message(name.to_owned());
+            begin(bar, columns_of(io::stderr()), name);
         }
         if let Some(observed) = &self.observer {
             observed.observer.phase(name);
@@ -143,7 +146,12 @@ impl Watch {
         {
             self.stop.store(true, Ordering::Relaxed);
         }
-        !self.stop.load(Ordering::Relaxed) && self.deadline.is_none_or(|at| Instant::now() < at)
+        !self.stop.load(Ordering::Relaxed) && !self.is_over()
+    }
+
+    /// Whether the time that it had on the wall is over.
+    pub fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 
     /// Takes the bar away.
@@ -157,18 +165,33 @@ impl Watch {
 /// A bar, if there is a terminal.
 fn bar() -> Option<ProgressBar> {
     io::stderr().is_terminal().then(|| {
-        let style = ProgressStyle::with_template("{msg:30} {wide_bar} {percent:>3} % {elapsed}");
         let bar = ProgressBar::new(STEPS);
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
+        begin(&bar, columns_of(io::stderr()), "");
         bar
     })
 }
 
+/// A bar begins anew for what is of this name, on a terminal of so many columns: on a narrow
+/// one there is no place for more than the name and how far it is.
+fn begin(bar: &ProgressBar, columns: usize, name: &str) {
+    let template = match columns < NARROW {
+        true => "{wide_msg} {percent:>3} %",
+        false => "{msg:30!} {wide_bar} {percent:>3} % {elapsed}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_position(0);
+    bar.set_message(name.to_owned());
+}
+
 /// Columns of the terminal that the output goes to, as far as anybody knows.
 pub fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout());
+    columns_of(io::stdout())
+}
+
+fn columns_of(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal);
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     if columns > 0 { columns } else { usize::MAX }
 }
@@ -191,7 +214,84 @@ fn interrupted() -> Result<Arc<AtomicBool>, io::Error> {
 mod tests {
     use std::sync::Mutex;
 
+    use indicatif::{ProgressDrawTarget, TermLike};
+
     use super::*;
+
+    /// A terminal of so many columns, and what was written to it.
+    #[derive(Clone, Debug)]
+    struct Terminal(u16, Arc<Mutex<String>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            self.0
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.1.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.write_str("\n")
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// No line is longer than the terminal, and each says what goes on and how far it is.
+    #[test]
+    fn a_bar_keeps_to_its_terminal() {
+        for (columns, name) in
+            [20, 30, 45, 59, 60, 79, 80, 200].into_iter().flat_map(|columns| {
+                ["reading back", "some jobs, of which each has a name, that are many"]
+                    .map(|name| (columns, name))
+            })
+        {
+            let terminal = Terminal(columns, Arc::default());
+            let bar = ProgressBar::new(STEPS);
+            bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+            begin(&bar, columns.into(), name);
+            bar.set_position(STEPS / 2);
+            bar.tick();
+            let text = terminal.1.lock().unwrap();
+            let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap();
+            assert!(last.starts_with(&name[..12]) && last.contains(" 50 %"), "{columns}: {last}");
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(columns.into()), "{columns}: {text}");
+        }
+    }
+
+    #[test]
+    fn whose_time_is_over_is_known() {
+        assert!(Watch::until(Duration::ZERO).is_over());
+        assert!(!Watch::until(Duration::from_secs(3600)).is_over());
+        let mut stopped = Watch::quiet();
+        stopped.stop.store(true, Ordering::Relaxed);
+        assert!(!stopped.look(0.0) && !stopped.is_over());
+    }
 
     /// Notes what it is told, and stops at half.
     #[derive(Default)]
