@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use measure::{Dies, Round, Steady, SteadyState, Verdict, units};
+use measure::{Dies, Round, Steady, SteadyState, Verdict};
 use port::{BLOCK_BYTES, SECTOR_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
@@ -509,7 +509,9 @@ impl Runner<'_> {
             self.watch.phase(&format!("until steady, round {}", steady.rounds() + 1));
             let (start, before) = (driver.now(), driver.counters());
             let plan = Plan { ramp: 0, until: Until::Both(rounds.ns, shape.bytes), count: false };
-            let tally = unharmed(self.run(driver, load, plan)?, |_| reached(&steady, rounds))?;
+            let tally = self.run(driver, load, plan)?;
+            let is_over = self.watch.is_over();
+            let tally = unharmed(tally, |_| reached(&steady, rounds, is_over))?;
             let ns = driver.now().since(start);
             // Bytes written are a fixed share of all requests. Without time
             // there is no rate, and only write amplification can settle.
@@ -567,29 +569,12 @@ fn unharmed(tally: Tally, at: impl FnOnce(&Tally) -> String) -> Result<Tally, Er
     }
 }
 
-/// How far the search for the steady state came, and what would end it sooner.
-fn reached(steady: &Steady, rounds: Rounds) -> String {
-    let (n, time) = (steady.rounds(), units::time_ns(rounds.ns as f64));
-    let mut text = format!("in round {} of its steady state", n + 1);
-    if let Some(last) = steady.last() {
-        let rate = units::bytes_decimal(last.value.round());
-        text += &format!(", of which the one before wrote {rate}/s");
-        if let Some(wa) = last.write_amplification {
-            text += &format!(" with a write amplification of {wa:.3}");
-        }
-    }
-    text + &format!(
-        "; it takes {} rounds at least, of {time} and one overwrite each: raise --max-time, or \
-         lower --steady-rounds or --steady-round",
-        rounds.window
-    )
-}
-
 mod plain;
 mod plan;
 mod together;
 
 use plain::plain_turns;
+use plan::reached;
 pub use plan::{Plan, Rounds, Until, joined};
 pub use together::Part;
 

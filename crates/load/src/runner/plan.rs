@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use measure::steady;
+use measure::{Steady, steady, units};
 
 use crate::cpu::Mark;
 
@@ -64,4 +64,24 @@ pub fn joined(mut parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
         meets
     });
     parts
+}
+
+/// How far the search for the steady state came, and what would end it sooner, or in the
+/// time that it had, where that `is_over`.
+pub(super) fn reached(steady: &Steady, rounds: Rounds, is_over: bool) -> String {
+    let (n, time) = (steady.rounds(), units::time_ns(rounds.ns as f64));
+    let mut text = format!("in round {} of its steady state", n + 1);
+    if let Some(last) = steady.last() {
+        let rate = units::bytes_decimal(last.value.round());
+        text += &format!(", of which the one before wrote {rate}/s");
+        if let Some(wa) = last.write_amplification {
+            text += &format!(" with a write amplification of {wa:.3}");
+        }
+    }
+    let more = if is_over { "raise --max-time, or " } else { "" };
+    text + &format!(
+        "; it takes {} rounds at least, of {time} and one overwrite each: {more}lower \
+         --steady-rounds or --steady-round for fewer or shorter ones",
+        rounds.window
+    )
 }

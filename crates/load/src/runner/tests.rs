@@ -104,12 +104,15 @@ fn who_stops_it_is_told_how_far_it_came() {
     assert!(stopped.contains("before anything was measured"), "{stopped}");
     assert!(stopped.contains("written over, which was "), "{stopped}");
     let mut steady = Steady::new(3);
-    assert!(reached(&steady, SHORT).starts_with("in round 1 of its steady state; "));
+    assert!(reached(&steady, SHORT, true).starts_with("in round 1 of its steady state; "));
     steady.push(Round { value: 5e6, write_amplification: Some(2.5), overwrites: 1.0 });
-    let text = reached(&steady, Rounds::default());
+    let text = reached(&steady, Rounds::default(), true);
     let says = "in round 2 of its steady state, of which the one before wrote 5.00 MB/s with a \
                 write amplification of 2.500; it takes 5 rounds at least, of 60.0 s";
-    assert!(text.starts_with(says) && text.contains("--steady-rounds"), "{text}");
+    assert!(text.starts_with(says) && text.contains("raise --max-time, or lower"), "{text}");
+    // Who pressed Ctrl-C had no limit.
+    let text = reached(&steady, Rounds::default(), false);
+    assert!(text.contains(": lower --steady-rounds") && !text.contains("--max-time"), "{text}");
 }
 
 /// A drive that notes when its last turn of a ramp was over on the wall.
