@@ -13,7 +13,6 @@ use std::path::Path;
 use std::str::FromStr;
 
 use flash::Profile;
-use measure::units;
 
 mod address;
 mod capacity;
@@ -139,15 +138,9 @@ pub fn load(name: &str) -> Result<Profile, DriveError> {
     Ok(Profile::from_toml(&text, name)?)
 }
 
-/// What stands in a file. Nothing else is read: a pipe may say nothing for
-/// ever, and a device may never end.
+/// What stands in a file of text.
 pub fn text_of(path: &str) -> io::Result<String> {
-    let about = std::fs::metadata(path)?;
-    if about.is_file() && about.len() <= MOST_TEXT {
-        return std::fs::read_to_string(path);
-    }
-    let text = format!("it is no file, or has more than {}", units::size_binary(MOST_TEXT));
-    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    measure::file::text_of(Path::new(path), MOST_TEXT)
 }
 
 #[cfg(test)]

@@ -1,8 +1,44 @@
-//! Whether a file may be written over: a wrong path must not cost a drive.
+//! Files that users name. What is read of them is bounded, and of regular files only;
+//! whether one may be written over is looked at, as a wrong path must not cost a drive.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+
+use crate::units;
+
+/// The bytes of a file that has `most` of them at most.
+///
+/// # Errors
+/// As [`text_of`].
+pub fn bytes_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    check(path, most)?;
+    fs::read(path)
+}
+
+/// The text in a file that has `most` bytes at most.
+///
+/// # Errors
+/// When it is no regular file (a pipe may say nothing for ever, and a device may never end),
+/// when it is too long or no text, or cannot be read.
+pub fn text_of(path: &Path, most: u64) -> io::Result<String> {
+    check(path, most)?;
+    fs::read_to_string(path)
+}
+
+fn check(path: &Path, most: u64) -> io::Result<()> {
+    let about = fs::metadata(path)?;
+    let text = match () {
+        () if about.is_dir() => "it is a directory: name a file".into(),
+        () if !about.is_file() => "it is no file: nothing else is read".into(),
+        () if about.len() > most => {
+            let [has, most] = [about.len(), most].map(units::capacity);
+            format!("it has {has}, and of such a file {most} are read at most: name another")
+        }
+        () => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
 
 /// What is where a file is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +70,28 @@ pub fn look(path: &Path, begin: &[u8]) -> io::Result<There> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file is read that is as long as may be; each that is not read says why not.
+    #[test]
+    fn only_files_of_so_many_bytes_are_read() {
+        let dir = std::env::temp_dir();
+        let path = dir.join(format!("measure-read-{}", std::process::id()));
+        fs::write(&path, "text").unwrap();
+        assert_eq!(text_of(&path, 4).unwrap(), "text");
+        assert_eq!(bytes_of(&path, 5).unwrap(), b"text");
+        let why = |path: &Path| {
+            let both = [text_of(path, 3).map(drop), bytes_of(path, 3).map(drop)];
+            let [text, bytes] = both.map(|read| read.unwrap_err().to_string());
+            assert_eq!(text, bytes);
+            text
+        };
+        let long = why(&path);
+        assert_eq!(long, "it has 4 B, and of such a file 3 B are read at most: name another");
+        assert_eq!(why(&dir), "it is a directory: name a file");
+        assert_eq!(why(Path::new("/dev/zero")), "it is no file: nothing else is read");
+        fs::remove_file(&path).unwrap();
+        assert!(why(&path).contains("No such file"), "{path:?}");
+    }
 
     #[test]
     fn only_the_same_kind_is_replaced() {

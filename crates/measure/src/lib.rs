@@ -7,7 +7,7 @@
 //! - [`why`]: both of them as text, and as JSON.
 //! - [`Dies`]: how busy each die was, over drive time.
 //! - [`Steady`]: whether the drive has settled.
-//! - [`mod@file`]: whether a file may be written over.
+//! - [`mod@file`]: what is read of a file, and whether one may be written over.
 //! - [`Within`]: within what the percentiles of a run lie.
 //! - [`formula`]: the write amplification that a correct drive must show.
 //! - [`options`]: values of a command's options.

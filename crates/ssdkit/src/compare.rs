@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use measure::file::text_of;
 use report::{Comparison, OutFile, Run, charts, page};
 
 use drive::error::Error;
@@ -74,11 +75,7 @@ fn write(option: &str, file: io::Result<OutFile>, path: &Path, text: &str) -> Re
 /// Reads a report.
 fn read(path: &Path) -> Result<Run, Error> {
     let name = path.display().to_string();
-    let wrong = |e: &dyn std::fmt::Display| Error::Usage(format!("{name}: {e}"));
-    let about = fs::metadata(path).map_err(|e| wrong(&e))?;
-    if !about.is_file() || about.len() > MOST_BYTES {
-        return Err(wrong(&"it is no file, or has more than 64 MiB"));
-    }
-    let text = fs::read_to_string(path).map_err(|e| wrong(&e))?;
+    let text = text_of(path, MOST_BYTES);
+    let text = text.map_err(|e| Error::Usage(format!("{name}: {e}")))?;
     Run::from_text(&name, &text).map_err(|e| Error::Usage(e.to_string()))
 }

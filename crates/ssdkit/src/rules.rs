@@ -4,12 +4,12 @@
 //! Reads regular files of 1 MiB at most. Fails with exit code 1 where a set is wrong, and then
 //! says what, where, and what to do; with 2 where something was asked that cannot be.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use control::{Room, Template};
+use measure::file::bytes_of;
 use measure::options::{time, whole};
 use measure::units;
 use port::Time;
@@ -291,12 +291,8 @@ struct Source {
 impl Source {
     fn read(path: &Path) -> Result<Source, Error> {
         let name = harmless(&path.display().to_string()).to_string();
-        let wrong = |e: &dyn std::fmt::Display| Error::Usage(format!("{name}: {e}"));
-        let about = fs::metadata(path).map_err(|e| wrong(&e))?;
-        if !about.is_file() || about.len() > MOST_BYTES {
-            return Err(wrong(&"it is no file, or has more than 1 MiB"));
-        }
-        let bytes = fs::read(path).map_err(|e| wrong(&e))?;
+        let bytes = bytes_of(path, MOST_BYTES);
+        let bytes = bytes.map_err(|e| Error::Usage(format!("{name}: {e}")))?;
         Ok(Source { name, bytes })
     }
 

@@ -6,7 +6,9 @@
 //! has no run for is refused. Fails as [`TwinError`] says, never panics, whatever is in a file.
 
 use std::fmt;
+use std::path::Path;
 
+use measure::file::text_of;
 use measure::units;
 use serde::Serialize;
 
@@ -278,7 +280,8 @@ pub struct Points {
 pub fn read(paths: &[String]) -> Result<Points, TwinError> {
     let mut points = Points::default();
     for path in paths {
-        let text = text_of(path)?;
+        let text = text_of(Path::new(path), MOST_BYTES);
+        let text = text.map_err(|source| TwinError::Read { path: path.clone(), source })?;
         parse(path, &text, &mut points)?;
         if points.all.len() > MOST_POINTS {
             let what = format!("there are more than {MOST_POINTS} points with those of it");
@@ -324,17 +327,6 @@ fn parse(path: &str, text: &str, points: &mut Points) -> Result<(), TwinError> {
     Ok(())
 }
 
-/// The text of a regular file of a size that somebody may have.
-fn text_of(path: &str) -> Result<String, TwinError> {
-    let wrong = |source| TwinError::Read { path: path.into(), source };
-    let about = std::fs::metadata(path).map_err(wrong)?;
-    if !about.is_file() || about.len() > MOST_BYTES {
-        let text = "it is no file, or has more than 256 MiB";
-        return Err(wrong(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
-    }
-    std::fs::read_to_string(path).map_err(wrong)
-}
-
 /// A block size, as people write it: `4096`, `4k`.
 fn size(at: &str, text: &str, remedy: &str) -> Result<u32, TwinError> {
     let bytes = units::size(text).ok().and_then(|bytes| u32::try_from(bytes).ok());
@@ -343,8 +335,7 @@ fn size(at: &str, text: &str, remedy: &str) -> Result<u32, TwinError> {
 
 /// The name of a file without folder and ending: a drive's, where nobody names it.
 fn stem(path: &str) -> &str {
-    let path = std::path::Path::new(path);
-    path.file_stem().and_then(|name| name.to_str()).unwrap_or("drive")
+    Path::new(path).file_stem().and_then(|name| name.to_str()).unwrap_or("drive")
 }
 
 #[cfg(test)]
