@@ -119,6 +119,9 @@ fn reading(e: io::Error) -> FileError {
 /// The header, and whether the file is as long as it says.
 pub(crate) fn read_header(storage: &dyn FileIo) -> Result<Header, FileError> {
     let found = storage.bytes().map_err(reading)?;
+    if found == 0 {
+        return Err(FileError::Empty);
+    }
     if found < FIXED_BYTES as u64 {
         return Err(FileError::Foreign);
     }

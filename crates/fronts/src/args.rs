@@ -7,7 +7,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use drive::error::Error;
 use drive::fault_rules::FaultArgs;
+use drive::spec::file::file_error;
 use drive::spec::{DriveConfig, DriveSpec, Found, NbdAddress, StorageSpec, Store};
+use drivefile::FileError;
 use measure::options::{time, whole};
 use measure::units;
 
@@ -201,7 +203,7 @@ fn store_kind() -> impl TypedValueParser<Value = StoreKind> {
 fn no_drive_file(spec: &StorageSpec) -> Error {
     let what = match spec.find() {
         Ok(Found::Nothing) => "there is no such file",
-        Ok(Found::File(0)) => "the file is empty, and so no drive file",
+        Ok(Found::File(0)) => return file_error(&spec.path, FileError::Empty),
         Ok(Found::File(_) | Found::Hollow(_)) => {
             "this is no drive file: it does not begin with `ssdkitDF`"
         }

@@ -144,21 +144,24 @@ impl OpenFile {
 
 impl DriveSpec {
     /// The same, or the drive file that its path leads to. Looks only whether
-    /// a file begins as a drive file does.
+    /// a file begins as a drive file does; an empty one with a drive file's name was
+    /// meant as one, and whoever opens it is told.
     pub fn found(&self) -> Result<DriveSpec, Error> {
         let DriveSpec::Storage(spec) = self else { return Ok(self.clone()) };
-        if !is_drive_file(&spec.path)? {
-            return Ok(self.clone());
-        }
         let Ok(plain) = StorageSpec::parse(&spec.path) else { return Ok(self.clone()) };
-        if *spec != plain {
-            return Err(Error::Usage(format!(
+        let is_drive = is_drive_file(&spec.path)?;
+        let is_meant = || spec.path.ends_with(".ssd") && is_empty(&spec.path);
+        match *spec == plain {
+            true if is_drive || is_meant() => {
+                Ok(DriveSpec::File(FileSpec::new(&spec.path)))
+            }
+            false if is_drive => Err(Error::Usage(format!(
                 "{} is a drive file, and the keys behind its name are for other files: leave \
                  them out, or name it ssd:{}",
                 spec.path, spec.path
-            )));
+            ))),
+            _ => Ok(self.clone()),
         }
-        Ok(DriveSpec::File(FileSpec::new(&spec.path)))
     }
 }
 
@@ -180,6 +183,11 @@ pub fn is_drive_file(path: &str) -> Result<bool, Error> {
     }
 }
 
+/// Whether there is a regular file with nothing in it.
+fn is_empty(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() == 0)
+}
+
 /// What went wrong with a drive file, with its name.
 pub fn file_error(path: &str, source: FileError) -> Error {
     let text = source.to_string();
@@ -188,6 +196,7 @@ pub fn file_error(path: &str, source: FileError) -> Error {
         FileError::Missing { .. }
         | FileError::Exists { .. }
         | FileError::NotAFile { .. }
+        | FileError::Empty
         | FileError::Foreign
         | FileError::Range { .. } => Error::Usage(text),
         _ => Error::Failed(text),

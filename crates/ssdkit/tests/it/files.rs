@@ -302,7 +302,17 @@ fn what_cannot_be_made_is_refused() {
     let at = Place::new();
     fs::write(at.path("full"), "not empty").unwrap();
     fs::create_dir(at.path("folder")).unwrap();
+    fs::write(at.path("empty.ssd"), "").unwrap();
+    let empty = "empty.ssd: the file is empty, and so no drive file";
     for (line, code, says) in [
+        ("bench empty.ssd --rw read", 2, empty),
+        ("bench ssd:empty.ssd --rw read", 2, empty),
+        ("test iops ./empty.ssd --destroy", 2, empty),
+        ("info empty.ssd", 2, empty),
+        ("serve empty.ssd --nbd sock", 2, empty),
+        ("snapshot empty.ssd b", 2, empty),
+        ("run --drive empty.ssd --map data -- true", 2, empty),
+        ("explain empty.ssd --rw read", 2, empty),
         ("create a --profile nand", 2, "there is no profile `nand`"),
         ("create a --profile ref --size 5", 2, "multiple of 4 KiB"),
         ("create a --profile ref --size 1G chunks=3", 2, "needs"),
@@ -346,7 +356,7 @@ fn what_cannot_be_made_is_refused() {
         let (was, text) = at.failure(line);
         assert!(was == code && text.contains(says), "{line}: {was}: {text}");
     }
-    assert_eq!(at.names(), ["folder", "full"], "no half file stays");
+    assert_eq!(at.names(), ["empty.ssd", "folder", "full"], "no half file stays");
     assert_eq!(fs::read(at.path("full")).unwrap(), b"not empty");
 }
 
