@@ -42,7 +42,11 @@ fn told(error: &clap::Error) -> ExitCode {
         return ExitCode::from(error.exit_code() as u8);
     }
     match error.print() {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            let error = Error::Output(e);
+            say(&error);
+            ExitCode::from(error.exit_code())
+        }
         _ => ExitCode::from(error.exit_code() as u8),
     }
 }

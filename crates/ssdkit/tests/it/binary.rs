@@ -50,6 +50,19 @@ fn help_and_version_are_no_errors() {
     }
 }
 
+/// What has no place to go is an error as any other output, also where the parser prints it.
+#[test]
+fn help_into_a_full_output_says_so() {
+    for args in [&["--help"][..], &["--version"], &["bench", "--help"], &["profiles"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+        let out = command.args(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let text = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.starts_with("ssdkit: cannot write the output: No space left"), "{text}");
+    }
+}
+
 /// Who says no subcommand is told which there are, all of them.
 #[test]
 fn help_of_commands_with_others_in_them_is_whole() {
