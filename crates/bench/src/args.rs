@@ -136,10 +136,12 @@ impl FromStr for Range {
         let (offset, len) = text.split_once('+').unwrap_or(("0", text));
         let size = |s: &str| units::size(s).map_err(|e| e.to_string());
         let range = Range { offset: size(offset)?, len: size(len)? };
-        if range.len == 0 || range.offset.checked_add(range.len).is_none() {
-            return Err("write LENGTH or OFFSET+LENGTH, for example 1G or 512M+1G".into());
-        }
-        Ok(range)
+        let wrong = match () {
+            () if range.len == 0 => "of 0 bytes nothing is used",
+            () if range.offset.checked_add(range.len).is_none() => "it ends beyond all addresses",
+            () => return Ok(range),
+        };
+        Err(format!("{wrong}: write LENGTH or OFFSET+LENGTH, for example 1G or 512M+1G"))
     }
 }
 

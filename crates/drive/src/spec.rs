@@ -28,7 +28,7 @@ mod storage;
 mod value;
 
 pub use ::storage::Engine;
-pub use address::{NbdAddress, NbdDrive};
+pub use address::{NbdAddress, NbdDrive, check_socket};
 pub use channel::ChannelSpec;
 pub use config::{DriveConfig, RemoteConfig};
 pub use error::DriveError;

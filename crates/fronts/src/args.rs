@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use drive::error::Error;
 use drive::fault_rules::FaultArgs;
 use drive::spec::file::file_error;
-use drive::spec::{DriveConfig, DriveSpec, Found, NbdAddress, StorageSpec, Store};
+use drive::spec::{DriveConfig, DriveError, DriveSpec, Found, NbdAddress, StorageSpec, Store};
 use drivefile::FileError;
 use measure::options::{time, whole};
 use measure::units;
@@ -96,6 +96,7 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
         Ok(NbdAddress::Unix(path)) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
             Ok(path.into())
         }
+        Err(e @ DriveError::Socket { .. }) => Err(e.to_string()),
         _ => Err(format!("it is the path of a socket, and no port: write ./{text} for a file")),
     }
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use drive::error::Error;
 use drive::say::say;
+use drive::spec::check_socket;
 use exports::listen::{ListenAddr, Listener};
 use exports::nbd::StopHandle;
 use load::threads::no_thread;
@@ -189,6 +190,7 @@ pub fn ask(path: &Path, asked: &Value, wait: &mut dyn FnMut(&str)) -> Result<Val
 
 fn ask_once(path: &Path, asked: &Value, wait: &mut dyn FnMut(&str)) -> Result<Value, Error> {
     let told = path.display();
+    check_socket(&told.to_string()).map_err(|e| Error::Usage(format!("{told}: {e}")))?;
     let client = UnixStream::connect(path).map_err(|e| {
         Error::Failed(format!(
             "{told}: nobody answers there: {e}; name the socket of `serve --control`"
@@ -343,5 +345,9 @@ mod tests {
         });
         let told = ask(&path, &json!(1), &mut |_| ()).unwrap_err().to_string();
         assert!(told.contains("nobody answers there"), "{told}");
+        let long = folder.path().join("x".repeat(200));
+        let told = ask(&long, &json!(1), &mut |_| ()).unwrap_err().to_string();
+        assert!(told.starts_with(&long.display().to_string()), "{told}");
+        assert!(told.contains("has 107 bytes at most"), "{told}");
     }
 }

@@ -113,14 +113,21 @@ fn workload(text: &str) -> Result<Workload, String> {
     text.to_ascii_lowercase().parse().map_err(|e: workload::ycsb::NoWorkload| e.to_string())
 }
 
+/// The most memory in percent of the tree's pages.
+const MOST_PERCENT: f64 = 1000.0;
+
 impl FromStr for CacheSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CacheSize, String> {
         if let Some(percent) = text.strip_suffix('%') {
-            let percent = percent.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 1000.0);
-            return percent.map(CacheSize::Percent).ok_or_else(|| {
-                "write a part of the tree's pages, as 25%, or bytes, as 64M".to_string()
+            let percent = percent.parse::<f64>().ok();
+            let is_part = |p: &f64| *p > 0.0 && *p <= MOST_PERCENT;
+            return percent.filter(is_part).map(CacheSize::Percent).ok_or_else(|| {
+                format!(
+                    "write a part of the tree's pages, more than 0% and up to {MOST_PERCENT}%, \
+                     as 25%, or bytes, as 64M"
+                )
             });
         }
         match units::size(text) {

@@ -14,6 +14,15 @@ pub enum NbdAddress {
     Tcp(String, u16),
 }
 
+/// Bytes of the path of a Unix socket, at most: the system takes 108 with the zero behind it.
+const MOST_SOCKET: usize = 107;
+
+/// Whether the system takes so long a path for a Unix socket.
+pub fn check_socket(path: &str) -> Result<(), DriveError> {
+    let (bytes, most) = (path.len(), MOST_SOCKET);
+    if bytes > most { Err(DriveError::Socket { bytes, most }) } else { Ok(()) }
+}
+
 impl FromStr for NbdAddress {
     type Err = DriveError;
 
@@ -21,6 +30,7 @@ impl FromStr for NbdAddress {
     fn from_str(text: &str) -> Result<NbdAddress, DriveError> {
         let wrong = || DriveError::Address { text: text.into() };
         if text.contains('/') || !text.contains(':') {
+            check_socket(text)?;
             return if text.is_empty() { Err(wrong()) } else { Ok(NbdAddress::Unix(text.into())) };
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
@@ -62,6 +72,7 @@ impl NbdDrive {
             if path.is_empty() || !is_plain(export) {
                 return Err(wrong());
             }
+            check_socket(path)?;
             let (address, export) = (NbdAddress::Unix(path.into()), export.into());
             return Ok(DriveSpec::Nbd(NbdDrive { address, export }));
         }

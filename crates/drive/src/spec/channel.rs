@@ -5,6 +5,7 @@ use std::fmt;
 use measure::units;
 
 use super::DriveError;
+use super::address::check_socket;
 use super::value::{name_and_pairs, time_text};
 
 const KEYS: &str = "linger";
@@ -25,6 +26,7 @@ impl ChannelSpec {
     /// Reads what follows `channel:`.
     pub(super) fn parse(rest: &str) -> Result<ChannelSpec, DriveError> {
         let (path, pairs) = name_and_pairs("channel", rest)?;
+        check_socket(path)?;
         let mut spec = ChannelSpec { path: path.into(), linger: None };
         for (key, value) in pairs {
             match key {

@@ -31,6 +31,17 @@ pub enum DriveError {
         /// What was given.
         text: String,
     },
+    /// A path that no Unix socket has.
+    #[error(
+        "the path of a socket has {most} bytes at most, and this one has {bytes}: take a shorter \
+         one, or go to its folder and name it from there"
+    )]
+    Socket {
+        /// Its bytes.
+        bytes: usize,
+        /// What the system takes.
+        most: usize,
+    },
     /// A part that is not `key=value`.
     #[error("`{part}` in the drive's name is not key=value, as in size=8G")]
     Part {

@@ -172,6 +172,22 @@ fn nbd_addresses() {
     }
 }
 
+/// A path of a socket that the system does not take is refused by its length.
+#[test]
+fn paths_of_sockets_are_as_long_as_the_system_takes() {
+    for (bytes, fits) in [(107, true), (108, false)] {
+        let path = format!("/{}", "x".repeat(bytes - 1));
+        let bound = std::os::unix::net::SocketAddr::from_pathname(&path);
+        assert_eq!(bound.is_ok(), fits, "{bound:?}");
+        for name in ["nbd:", "nbd+unix:///?socket=", "channel:"] {
+            let parsed = format!("{name}{path}").parse::<DriveSpec>().map_err(|e| e.to_string());
+            assert_eq!(parsed.is_ok(), fits, "{parsed:?}");
+            let says = "has 107 bytes at most, and this one has 108";
+            assert!(parsed.err().is_none_or(|e| e.contains(says)));
+        }
+    }
+}
+
 #[test]
 fn served_drives_are_named_by_uri_too() {
     for (uri, name) in [

@@ -125,7 +125,8 @@ fn what_contradicts_is_refused() {
         ("paper --qd 4", "--qd"),
         ("paper --pages batch", "batched, log, in-place"),
         ("G", "no workload"),
-        ("A --memory 0%", "25%"),
+        ("A --memory 0%", "more than 0% and up to 1000%"),
+        ("A --memory 1001%", "more than 0% and up to 1000%"),
         ("A --memory 0", "more than no bytes"),
         ("A --pages in-place --not-durable", "in place"),
     ] {
