@@ -12,6 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use measure::units::size_binary;
 use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
 use port::{BlockOp, Shape};
 use report::{OutFile, Run, page};
@@ -190,15 +191,16 @@ pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
     // The command line made sure that the sum is a number.
     if offset + length > shape.bytes {
         return Err(Error::Usage(format!(
-            "--range ends at {}, but the drive has {} bytes: make the range smaller",
-            offset + length,
-            shape.bytes
+            "--range ends at {}, but the drive has {}: make the range smaller",
+            size_binary(offset + length),
+            size_binary(shape.bytes)
         )));
     }
     if !offset.is_multiple_of(args.bs.into()) {
         return Err(Error::Usage(format!(
-            "--range starts at {offset}, which is not a multiple of --bs: use {}",
-            offset - offset % u64::from(args.bs)
+            "--range starts at {}, which is not a multiple of --bs: use {}",
+            size_binary(offset),
+            size_binary(offset - offset % u64::from(args.bs))
         )));
     }
     let order = match (args.zipf, args.hot) {

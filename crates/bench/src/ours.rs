@@ -263,10 +263,7 @@ fn through_layer(
 
 /// Shuts a drive down that outlives the process. Gives what went wrong with its flash;
 /// fails where its file did, which is by `name`.
-pub(crate) fn put_away(
-    driver: Virtual<Boxed>,
-    name: &DriveSpec,
-) -> Result<Option<String>, Error> {
+pub(crate) fn put_away(driver: Virtual<Boxed>, name: &DriveSpec) -> Result<Option<String>, Error> {
     let (drive, now) = driver.into_drive();
     if !drive.outlives() {
         return Ok(None);

@@ -135,7 +135,8 @@ fn refusal(args: &BenchArgs, offer: &Offer, pattern: &Pattern) -> Option<String>
             "this server takes no flushes: leave --flush-every out"
         }
         () if !pattern.bs.is_multiple_of(unit) => {
-            return Some(format!("this server takes multiples of {unit} bytes: raise --bs"));
+            let unit = units::size_binary(unit);
+            return Some(format!("this server takes multiples of {unit}: raise --bs"));
         }
         () if moves && pattern.most() > most => {
             let most = units::capacity(most);

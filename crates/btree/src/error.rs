@@ -1,5 +1,6 @@
 //! What a tree may answer.
 
+use port::units::size_binary;
 use thiserror::Error;
 
 use crate::store::StoreError;
@@ -42,7 +43,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The budget is too small.
-    #[error("a cache of {0} bytes is too small; {1} is the least")]
+    #[error("a cache of {} is too small; {} is the least", size_binary(*.0), size_binary(*.1))]
     Memory(u64, u64),
     /// The memory could not be had.
     #[error("there is no memory for {0} bytes")]

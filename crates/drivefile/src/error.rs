@@ -51,7 +51,9 @@ pub enum FileError {
     #[error("the drive file was opened for reading only; open it for writing to change the drive")]
     ReadOnly,
     /// There is nothing in it.
-    #[error("the file is empty, and so no drive file; remove it, and make one with `ssdkit create`")]
+    #[error(
+        "the file is empty, and so no drive file; remove it, and make one with `ssdkit create`"
+    )]
     Empty,
     /// It does not begin as a drive file does.
     #[error("this is not a drive file: it does not begin with `ssdkitDF`")]

@@ -6,6 +6,7 @@
 
 use drive::error::Error;
 use drive::spec::{DriveSpec, Engine, Found, StorageSpec};
+use measure::units::size_binary;
 use port::BLOCK_BYTES;
 
 use crate::error::JobError;
@@ -106,9 +107,11 @@ fn made(spec: StorageSpec, jobs: &[Job]) -> Result<StorageSpec, Error> {
         && (size == 0 || !size.is_multiple_of(BLOCK_BYTES))
     {
         let what = format!(
-            "[{}] ends at byte {size} of a file that is to be made, and a drive has whole blocks of \
-             {BLOCK_BYTES}: correct offset= and size=",
-            job.name
+            "[{}] ends at {} of a file that is to be made, and a drive has whole blocks of {}: \
+             correct offset= and size=",
+            job.name,
+            size_binary(size),
+            size_binary(BLOCK_BYTES)
         );
         return Err(JobError::Line { at: job.at.clone(), what }.into());
     }

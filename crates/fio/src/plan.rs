@@ -9,6 +9,7 @@ use drive::error::Error;
 use load::bursts::Pauses;
 use load::load::{Load, MOST_BUFFERS, MOST_SLOTS, Pace, Share};
 use load::runner::{Part, Plan, Until};
+use measure::units::size_binary;
 use measure::why::Asks;
 use port::random::STEP;
 use port::{BLOCK_BYTES, Shape};
@@ -120,8 +121,8 @@ impl Job {
         };
         let offset = offset.unwrap_or(u64::MAX);
         let Some(rest) = bytes.checked_sub(offset).filter(|&rest| rest > 0) else {
-            let what =
-                format!("it begins at {offset}, but the drive has {bytes} bytes: lower offset=");
+            let [offset, bytes] = [offset, bytes].map(size_binary);
+            let what = format!("it begins at {offset}, but the drive has {bytes}: lower offset=");
             return Err(self.wrong(what));
         };
         let size = match extent.size {
@@ -130,9 +131,10 @@ impl Job {
             Some(Amount::Percent(percent)) => part(percent).min(rest) / unit * unit,
         };
         if size > rest {
+            let [size, offset, bytes] = [size, offset, bytes].map(size_binary);
             let what = format!(
-                "it uses {size} bytes from {offset} on, but the drive has {bytes}: lower size=, \
-                 or take a larger drive"
+                "it uses {size} from {offset} on, but the drive has {bytes}: lower size=, or take \
+                 a larger drive"
             );
             return Err(self.wrong(what));
         }
@@ -211,13 +213,13 @@ impl Job {
         let sizes = &self.access.sizes;
         if !sizes.are_multiples_of(least as u32) || !asked.pattern.offset.is_multiple_of(least) {
             return Err(self.wrong(format!(
-                "the drive takes multiples of {least} bytes: correct bs= and offset="
+                "the drive takes multiples of {}: correct bs= and offset=",
+                size_binary(least)
             )));
         }
         if sizes.most() > most && self.access.does != Does::Trims {
-            return Err(
-                self.wrong(format!("the drive takes at most {most} bytes at once: lower bs="))
-            );
+            let most = size_binary(most);
+            return Err(self.wrong(format!("the drive takes at most {most} at once: lower bs=")));
         }
         if self.access.does == Does::Trims && !about.takes_trims {
             return Err(self.wrong("the drive takes no trims"));

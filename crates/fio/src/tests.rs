@@ -334,7 +334,7 @@ fn levels_and_shares_are_what_is_known() {
 #[test]
 fn sizes_and_drives_that_do_not_fit_are_refused() {
     for (drive, text, told) in [
-        (DRIVE, "[a]\nbs=512\n", "takes multiples of 4096 bytes"),
+        (DRIVE, "[a]\nbs=512\n", "takes multiples of 4 KiB"),
         (DRIVE, "[a]\nsize=1g\n", "take a larger drive"),
         (DRIVE, "; nothing\n", "there is no job in it"),
         (

@@ -9,6 +9,7 @@
 //! memory for buffers, or a pattern that cannot be.
 
 use port::story::Wanted;
+use port::units::size_binary;
 use port::{
     BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Shape, Status, Story,
     Time,
@@ -173,9 +174,9 @@ impl Load {
         let most = slots * u64::from(all.div_ceil(count.max(1)));
         if most > MOST_SLOTS || most * each as u64 > MOST_BUFFERS {
             return Err(Error::Usage(format!(
-                "{most} requests of {} bytes are too many at once: at most {MOST_SLOTS}, with 4 GiB \
-                 of buffers; lower --qd, --threads, --cores or --bs",
-                pattern.most()
+                "{most} requests of {} are too many at once: at most {MOST_SLOTS}, with 4 GiB of \
+                 buffers; lower --qd, --threads, --cores or --bs",
+                size_binary(pattern.most())
             )));
         }
         let generator = |i| Ok(Submitter::new(Generator::new(pattern, seed, i, all)?));

@@ -264,12 +264,10 @@ mod tests {
     /// No line is longer than the terminal, and each says what goes on and how far it is.
     #[test]
     fn a_bar_keeps_to_its_terminal() {
-        for (columns, name) in
-            [20, 30, 45, 59, 60, 79, 80, 200].into_iter().flat_map(|columns| {
-                ["reading back", "some jobs, of which each has a name, that are many"]
-                    .map(|name| (columns, name))
-            })
-        {
+        for (columns, name) in [20, 30, 45, 59, 60, 79, 80, 200].into_iter().flat_map(|columns| {
+            ["reading back", "some jobs, of which each has a name, that are many"]
+                .map(|name| (columns, name))
+        }) {
             let terminal = Terminal(columns, Arc::default());
             let bar = ProgressBar::new(STEPS);
             bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));

@@ -7,8 +7,8 @@
 //! Whatever cannot be read is a [`UnitError`] that names the text and shows what would do;
 //! nothing is rounded or cut silently.
 
-pub use port::units::Problem;
 use port::units::parse;
+pub use port::units::{Problem, size_binary};
 use thiserror::Error;
 
 /// A text that is not the quantity it should be.
@@ -132,16 +132,6 @@ pub fn bytes_decimal(bytes: f64) -> String {
         return format!("{bytes} B");
     }
     three_digits(bytes, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
-}
-
-/// Prints an I/O size, binary and exact: `512 B`, `4 KiB`, `1 MiB`. It uses
-/// the largest unit of which the size is a whole multiple.
-pub fn size_binary(bytes: u64) -> String {
-    let units = [("TiB", T), ("GiB", G), ("MiB", M), ("KiB", K)];
-    match units.iter().find(|(_, f)| bytes > 0 && bytes.is_multiple_of(*f)) {
-        Some((name, f)) => format!("{} {name}", bytes / f),
-        None => format!("{bytes} B"),
-    }
 }
 
 /// Prints a capacity, binary: exact where a unit gives at most four digits

@@ -1,5 +1,5 @@
 //! Numbers with units, read exactly: a number is decimal digits with an optional
-//! fraction, and what would have to be rounded is refused.
+//! fraction, and what would have to be rounded is refused. Sizes printed, as exactly.
 
 use thiserror::Error;
 
@@ -27,6 +27,16 @@ pub enum Problem {
     /// A fraction of the smallest unit.
     #[error("it is not a whole number of the smallest unit")]
     NotWhole,
+}
+
+/// Prints a size, binary and exact: `512 B`, `4 KiB`, `1 MiB`. It uses the largest unit of
+/// which the size is a whole multiple.
+pub fn size_binary(bytes: u64) -> String {
+    let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, f)| bytes > 0 && bytes.is_multiple_of(*f)) {
+        Some((name, f)) => format!("{} {name}", bytes / f),
+        None => format!("{bytes} B"),
+    }
 }
 
 /// Reads a number followed by one of `units`, by their names and factors, in the

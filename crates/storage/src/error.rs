@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use blkmq::ConfigError;
+use port::units::size_binary;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -73,7 +74,10 @@ pub enum OpenError {
         why: &'static str,
     },
     /// It is smaller than a logical block.
-    #[error("{path} has {bytes} bytes: a drive has at least one block of 4096; make it larger")]
+    #[error(
+        "{path} has {}: a drive has at least one block of 4 KiB; make it larger",
+        size_binary(*bytes)
+    )]
     TooSmall {
         /// What was to be opened.
         path: PathBuf,
@@ -111,8 +115,9 @@ pub enum OpenError {
     },
     /// Memory could not be registered.
     #[error(
-        "registering {bytes} bytes of buffers: {source}; \
-         raise the limit of locked memory (ulimit -l), or register fewer regions"
+        "registering {} of buffers: {source}; \
+         raise the limit of locked memory (ulimit -l), or register fewer regions",
+        size_binary(*bytes as u64)
     )]
     Register {
         /// How many bytes, for one queue.

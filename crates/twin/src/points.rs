@@ -114,7 +114,7 @@ impl Run {
             return Err(TwinError::point(at, "more than 100 % are reads", "write 0 to 100"));
         }
         if bs == 0 || !bs.is_multiple_of(4096) || bs > 1 << 20 {
-            let what = format!("requests of {bs} bytes are not modelled");
+            let what = format!("requests of {} are not modelled", units::size_binary(bs.into()));
             return Err(TwinError::point(
                 at,
                 what,

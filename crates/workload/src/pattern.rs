@@ -8,6 +8,7 @@ mod generator;
 pub use generator::{Access, Generator, Uniform};
 
 use port::SECTOR_BYTES;
+use port::units::size_binary;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -94,7 +95,8 @@ pub struct Pattern {
 pub enum PatternError {
     /// A block size of zero, not of whole sectors, or too large.
     #[error(
-        "the block size of {bs} bytes is not a multiple of 512 from 512 to 1048576; use for example 4096"
+        "the block size of {} is not a multiple of 512 B from 512 B to 1 MiB; use for example 4k",
+        size_binary(*bs)
     )]
     BlockSize {
         /// The block size, in bytes.
@@ -108,7 +110,8 @@ pub enum PatternError {
     SeveralSizes,
     /// The range has no room for one block.
     #[error(
-        "the range of {length} bytes is smaller than a block of {bs}; use a larger range or a smaller block"
+        "the range of {} is smaller than a block of {}; use a larger range or a smaller block",
+        size_binary(*length), size_binary(*bs)
     )]
     RangeTooSmall {
         /// The range, in bytes.
@@ -117,13 +120,19 @@ pub enum PatternError {
         bs: u64,
     },
     /// The range does not start at a whole sector.
-    #[error("the range starts at {offset}, which is not a multiple of 512; use {}", offset - offset % SECTOR_BYTES)]
+    #[error(
+        "the range starts at {}, which is not a multiple of 512 B; use {}",
+        size_binary(*offset), size_binary(offset - offset % SECTOR_BYTES)
+    )]
     Misaligned {
         /// Where the range starts, in bytes.
         offset: u64,
     },
     /// The range ends past what an address can say.
-    #[error("the range of {length} bytes from {offset} ends beyond 2^64; use a smaller offset")]
+    #[error(
+        "the range of {} from {} ends beyond 2^64; use a smaller offset",
+        size_binary(*length), size_binary(*offset)
+    )]
     RangeTooLarge {
         /// Where the range starts, in bytes.
         offset: u64,

@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use port::SECTOR_BYTES;
+use port::units::size_binary;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
@@ -21,7 +22,8 @@ pub const MOST_SIZES: usize = 16;
 pub enum SizesError {
     /// A size of zero, not of whole sectors, or too large.
     #[error(
-        "a request of {bytes} bytes is not a multiple of 512 from 512 to 1M; use for example 4k"
+        "a request of {} is not a multiple of 512 B from 512 B to 1 MiB; use for example 4k",
+        size_binary(*bytes)
     )]
     Size {
         /// The size, in bytes.
@@ -40,7 +42,10 @@ pub enum SizesError {
         percent: u32,
     },
     /// A range that ends before it begins, or that is not cut evenly.
-    #[error("a range from {least} to {most} bytes does not end at a multiple of its beginning")]
+    #[error(
+        "a range from {} to {} does not end at a multiple of its beginning",
+        size_binary((*least).into()), size_binary((*most).into())
+    )]
     Range {
         /// The smallest size, in bytes.
         least: u32,

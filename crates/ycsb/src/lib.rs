@@ -162,8 +162,8 @@ fn store(spec: &MemorySpec, y: &YcsbArgs) -> Result<Store, Error> {
         });
         return match pages {
             _ if y.value > most => refuse(format!(
-                "a value of the tree has at most {most} bytes: lower --value, or take a drive with \
-                 target=kv"
+                "a value of the tree has at most {}: lower --value, or take a drive with target=kv",
+                units::size_binary(most)
             )),
             StoreKind::Log | StoreKind::InPlace if spec.target == TargetKind::Batch => {
                 refuse("a drive with target=batch has no blocks: leave --pages out".into())

@@ -4,6 +4,7 @@
 //! Fails when the drive cannot be, or is too small, and when an operation that must not
 //! fail does.
 
+use ::measure::units;
 use btree::{
     AnyStore, Awaited, BatchStore, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, Keyed,
     KeyedConfig, LogConfig, LogStore, PAGE_BYTES, PageStore, Records, Remote, StoreError,
@@ -95,8 +96,8 @@ impl Run<'_, '_> {
         let shape = drive.shape();
         if setup.value as u64 > shape.max_value {
             return Err(Error::Usage(format!(
-                "a value of this drive has at most {} bytes: lower --value",
-                shape.max_value
+                "a value of this drive has at most {}: lower --value",
+                units::size_binary(shape.max_value)
             )));
         }
         let controller = Controller::new(drive, setup.controller);

@@ -9,6 +9,7 @@ use drive::spec::file::one_shard_only;
 use drive::spec::{DriveSpec, MemorySpec, NullSpec, StorageSpec, Store};
 use load::blocks::{Completion, Dispatch};
 use load::driver::ClockKind;
+use measure::units;
 use workload::{Sizes, Varied};
 
 impl BenchArgs {
@@ -294,7 +295,8 @@ impl BenchArgs {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "the drive takes multiples of {unit} bytes: correct --bs, --bssplit or --range"
+            "the drive takes multiples of {}: correct --bs, --bssplit or --range",
+            units::size_binary(unit)
         )))
     }
 
@@ -338,7 +340,7 @@ mod tests {
             let args = Line::parse_from(line.split_whitespace()).args;
             let told = args.check_unit(unit).map_err(|e| e.to_string());
             assert_eq!(told.is_ok(), is_taken, "{line}: {told:?}");
-            assert!(told.err().is_none_or(|text| text.contains("multiples of 4096 bytes")));
+            assert!(told.err().is_none_or(|text| text.contains("multiples of 4 KiB")));
         }
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use channels::handshake::{Patience, hand_over, hear, refuse};
 use channels::wire::{End, Hello, MAX_DEPTH, MAX_MEMORY, VERSION, Welcome};
 use channels::{Layout, Region};
+use port::units::size_binary;
 use port::{BlockDone, BlockReq, Port, Shape, Status};
 use rustix::net::sockopt;
 
@@ -218,16 +219,20 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Host<'_, P> {
         let memory = if hello.memory == 0 { all } else { hello.memory };
         let layout = Layout::new(hello.depth, memory).ok_or_else(|| {
             format!(
-                "a depth of {} and {memory} bytes of buffers cannot be: take a power of two up to \
-                 {MAX_DEPTH}, and up to {MAX_MEMORY} bytes",
-                hello.depth
+                "a depth of {} and {} of buffers cannot be: take a power of two up to {MAX_DEPTH}, \
+                 and up to {}",
+                hello.depth,
+                size_binary(memory),
+                size_binary(MAX_MEMORY)
             )
         })?;
         let bytes = layout.bytes() as u64 + Slots::bytes(shape, hello.depth, most);
         let held = Held::of(&self.counters.bytes, bytes, self.limits.memory).map_err(|left| {
             format!(
-                "it needs {bytes} bytes of memory, and of what channels may have {left} are left: \
-                 ask for less depth or shorter requests, or raise --client-memory"
+                "it needs {} of memory, and of what channels may have {} are left: ask for less \
+                 depth or shorter requests, or raise --client-memory",
+                size_binary(bytes),
+                size_binary(left)
             )
         })?;
         let slots = Slots::new(shape, hello.depth, most).map_err(|e| e.to_string())?;

@@ -137,7 +137,7 @@ fn what_cannot_be_followed_is_refused_with_its_line() {
         ("stats=0", "figures of all jobs are told"),
         ("bs_is_seq_rand=1", "sizes of reads, writes and trims"),
         ("rw=sideways", "a.fio:2: rw=sideways: read, write"),
-        ("bs=100", "a.fio:2: bs=100: a request of 100 bytes"),
+        ("bs=100", "a.fio:2: bs=100: a request of 100 B"),
         ("bs=4x", "write a size"),
         ("bssplit=4k/60:8k/60", "the shares are 120 %"),
         ("iodepth=0", "write a number from 1 on"),

@@ -59,7 +59,7 @@ fn so_much_is_done_as_fio_does() {
 #[test]
 fn what_is_not_on_the_drive_is_refused() {
     for (keys, told) in [
-        ("size=5m", "a.fio:1: [a] it uses 5242880 bytes from 0 on, but the drive has 4194304"),
+        ("size=5m", "a.fio:1: [a] it uses 5 MiB from 0 B on, but the drive has 4 MiB"),
         ("offset=4m", "it begins at 4194304"),
         ("offset_increment=4m", "it begins at 4194304"),
         ("offset=100 bs=4k", "the range starts at 100"),

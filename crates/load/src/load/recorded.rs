@@ -9,6 +9,7 @@
 use std::mem;
 
 use port::story::Wanted;
+use port::units::size_binary;
 use port::{BlockOp, Buffer, Ring, Shape, Time};
 use replay::{Due, Fitted};
 use workload::{Access, Arrivals};
@@ -82,8 +83,9 @@ impl Load {
         let each = shape.stored(longest);
         if slots > MOST_SLOTS || slots * each as u64 > MOST_BUFFERS {
             return Err(Error::Usage(format!(
-                "{slots} requests of up to {longest} bytes are too many at once: at most \
-                 {MOST_SLOTS}, with 4 GiB of buffers; lower --qd, or depth= in the drive's name"
+                "{slots} requests of up to {} are too many at once: at most {MOST_SLOTS}, with \
+                 4 GiB of buffers; lower --qd, or depth= in the drive's name",
+                size_binary(longest)
             )));
         }
         let slots = slots as usize;

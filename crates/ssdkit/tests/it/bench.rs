@@ -263,7 +263,10 @@ fn what_cannot_be_is_refused_clearly() {
         ("mem:ref,store=none --rw read --verify", "--verify needs data"),
         ("mem:ref,store=none --rw read --bs 512", "multiples of 4k"),
         ("mem:ref,store=checksum --rw read --bs 6k", "multiples of 4k"),
-        ("mem:ref,size=64M --rw read --range 32M+33M", "--range ends at"),
+        (
+            "mem:ref,size=64M --rw read --range 32M+33M",
+            "--range ends at 65 MiB, but the drive has 64 MiB",
+        ),
         ("mem:ref,size=64M --rw read --range 1k+33M", "not a multiple"),
         ("mem:ref,size=64M --rw randread --qd 60000 --threads 1000", "too many at once"),
         ("mem:ref,size=64M --rw randread --qd 8192 --bs 1M", "too many at once"),

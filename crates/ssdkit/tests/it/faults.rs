@@ -330,7 +330,8 @@ fn is_told_of_a_full_disk(at: &Path, line: &str) -> bool {
         let all = format!("{told}{error}");
         let cause = format!("ssd:./a.ssd: the drive file: writing a block: {why}");
         assert!(all.contains(&cause) && all.contains(advice), "{line}: {all}");
-        let is_of_flash = |line: &str| line.contains("programs failed") || line.contains("gave way");
+        let is_of_flash =
+            |line: &str| line.contains("programs failed") || line.contains("gave way");
         assert!(!all.lines().any(is_of_flash), "{line}: {all}");
     }
     true

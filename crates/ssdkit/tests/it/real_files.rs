@@ -195,7 +195,7 @@ fn a_file_that_would_be_no_drive_is_not_made() {
     for (size, end) in [("size=1", 1), ("size=4097", 4097), ("size=4k\noffset=512", 4608)] {
         fs::write(at.join("a.fio"), format!("[a]\nfilename=./new\nrw=write\n{size}\n")).unwrap();
         let (code, text) = told(&run(at, "fio a.fio"));
-        assert!(code == Some(2) && text.contains(&format!("[a] ends at byte {end}")), "{text}");
+        assert!(code == Some(2) && text.contains(&format!("[a] ends at {end} B of")), "{text}");
         assert!(text.contains("a.fio:1") && !at.join("new").exists(), "{text}");
     }
 }

@@ -142,7 +142,7 @@ fn what_contradicts_is_refused() {
         ("mem:znand,target=kv --pages log", "no pages"),
         ("mem:znand,target=kv --memory 10%", "no cache of pages"),
         ("mem:znand,target=batch --pages log", "no blocks"),
-        ("mem:znand --value 70k", "at most 65024 bytes"),
+        ("mem:znand --value 70k", "at most 65024 B"),
         ("mem:znand --value 8", "16 bytes to 64 MiB"),
         ("mem:znand,size=1M,pages=64", "pages are in use"),
         ("mem:znand,size=64M,target=pblk/kv", "no several targets"),

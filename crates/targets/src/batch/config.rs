@@ -1,6 +1,7 @@
 //! How a batched target is set up, and why it cannot be.
 
 use flash::{Geometry, Ppa};
+use port::units::size_binary;
 use port::{MAX_BATCH_PAGES, Status};
 use thiserror::Error;
 
@@ -264,7 +265,10 @@ pub enum BatchError {
         enough_rows: u32,
     },
     /// The cache of MAP pages is too small.
-    #[error("a cache of {bytes} bytes is too small: batches need {least} (cache_bytes)")]
+    #[error(
+        "a cache of {} is too small: batches need {} (cache_bytes)",
+        size_binary(*bytes), size_binary(*least)
+    )]
     Cache {
         /// What was asked for.
         bytes: u64,

@@ -3,6 +3,7 @@
 use flash::{Dimensions, Geometry};
 use ftl::Victim;
 use port::BLOCK_BYTES;
+use port::units::size_binary;
 use thiserror::Error;
 
 use super::meta::{ANCHORS, metadata_chunks};
@@ -179,8 +180,9 @@ pub enum PblkError {
     },
     /// The logical capacity leaves no space to collect.
     #[error(
-        "{bytes} logical bytes do not fit in {space} physical bytes with room to collect; \
-         raise spare or take more chunks"
+        "a capacity of {} does not fit in {} of flash with room to collect; raise spare or take \
+         more chunks",
+        size_binary(*bytes), size_binary(*space)
     )]
     NoSpare {
         /// The logical capacity.
@@ -212,15 +214,16 @@ pub enum PblkError {
         needed_of_pu: u32,
     },
     /// The capacity is not whole blocks, or zero.
-    #[error("the capacity of {0} bytes is not a whole number of 4096-byte blocks above zero")]
+    #[error("the capacity of {0} B is not a whole number of 4 KiB blocks above zero")]
     Capacity(u64),
     /// No stream, or too many.
     #[error("{0} streams cannot be kept apart: take 1 to {MAX_STREAMS}")]
     Streams(u32),
     /// A write buffer that cannot be so small, or so large.
     #[error(
-        "a write buffer of {bytes} bytes cannot be: write_buffer takes auto, or {least} to {most} \
-         here, of which each row is {row} bytes"
+        "a write buffer of {} cannot be: write_buffer takes auto, or {} to {} here, of which each \
+         row is {}",
+        size_binary(*bytes), size_binary(*least), size_binary(*most), size_binary(*row)
     )]
     Buffer {
         /// What was asked for.

@@ -51,7 +51,7 @@ fn wrong_csv_says_where_what_and_what_to_do() {
         ("z,kernel,randread,,write,4096,1,5,,,,", "has no writes; correct rw or direction"),
         ("z,kernel,randread,50,,4096,1,5,,,,", "does not have 50 % reads"),
         ("z,kernel,randrw,175,read,4096,1,5,,,,", "more than 100 %"),
-        ("z,kernel,randread,,,512,1,5,,,,", "requests of 512 bytes are not modelled"),
+        ("z,kernel,randread,,,512,1,5,,,,", "requests of 512 B are not modelled"),
         ("z,kernel,randread,,,4096,0,5,,,,", "depth 0 is not modelled"),
         ("z,kernel,randread,,,4096,1,-5,,,,", "iops is no number above zero"),
         ("z,kernel,randread,,,4096,1,NaN,,,,", "iops is no number above zero"),

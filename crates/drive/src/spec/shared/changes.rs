@@ -4,6 +4,7 @@
 //! as many units has had from the beginning; all others stay as they are. Fails with what
 //! cannot be, and what to do instead.
 
+use measure::units::size_binary;
 use media::Placement;
 use port::BLOCK_BYTES;
 
@@ -106,9 +107,9 @@ impl DriveConfig {
         if !one.size.is_multiple_of(TARGET_UNIT) || one.size == 0 {
             let of = u64::from(self.spec.slices(self.above.total_pus()));
             return Err(format!(
-                "each target has whole MiB, and {units} parallel units have {} bytes: take a \
-                 multiple of {} units",
-                one.size,
+                "each target has whole MiB, and {units} parallel units have {}: take a multiple of \
+                 {} units",
+                size_binary(one.size),
                 whole_units(self.size, of),
             ));
         }
