@@ -283,7 +283,7 @@ Examples:
 const CREATE_EXAMPLES: &str = "\
 Examples:
   ssdkit create drive.ssd --profile tlc --size 8G --spare 0.1
-  ssdkit create drive.ssd --profile ref --size 1T --store checksum groups=8 suspend=true
+  ssdkit create large.ssd --profile ref --size 1T --store checksum groups=8 suspend=true
   ssdkit serve ./drive.ssd --nbd /tmp/ssd.sock
   ssdkit bench ./drive.ssd --rw randwrite --qd 32 --time 5s --destroy
 
@@ -293,19 +293,19 @@ const INFO_EXAMPLES: &str = "\
 Examples:
   ssdkit info drive.ssd
   ssdkit info ./drive.ssd --json
-  ssdkit info mem:ref,size=1T           what such a drive would be";
+  ssdkit info mem:ref,size=1T           # what such a drive would be";
 
 const SNAPSHOT_EXAMPLES: &str = "\
 Examples:
   ssdkit snapshot drive.ssd before.ssd
   ssdkit bench mem:tlc,size=1G --rw randwrite --precondition steady --snapshot aged.ssd
-  ssdkit bench ssd:aged.ssd,copy=yes --rw randread --qd 32   the aged drive, in memory";
+  ssdkit bench ssd:aged.ssd,copy=yes --rw randread --qd 32   # the aged drive, in memory";
 
 const PROFILES_EXAMPLES: &str = "\
 Examples:
   ssdkit profiles
-  ssdkit profiles znand > mine.toml     then edit it and use mem:./mine.toml
-  ssdkit profiles mem:ref,read=50us     the effective profile of a drive";
+  ssdkit profiles znand > mine.toml     # then edit it, and use mem:./mine.toml
+  ssdkit profiles mem:ref,read=50us     # the effective profile of a drive";
 
 /// `ssdkit create`.
 #[derive(Args, Clone, Debug)]

@@ -1,5 +1,6 @@
 //! The examples in the documents of drive files do what they say.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -12,8 +13,44 @@ pub fn examples(page: &str) -> Vec<String> {
     let text = fs::read_to_string(folder.join(page)).unwrap();
     let below = text.split_once("\nExamples:").expect("a page has examples").1;
     let below = below.split("\n#").next().unwrap_or(below);
-    let line = |line: &str| line.strip_prefix("    ssdkit ").map(str::to_string);
+    // What follows a `#` is for who reads it.
+    let line = |line: &str| {
+        let line = line.strip_prefix("    ssdkit ")?;
+        Some(line.split(" # ").next()?.trim_end().to_string())
+    };
     below.lines().filter_map(line).collect()
+}
+
+/// The files that an example makes.
+fn made(line: &str) -> Vec<&str> {
+    const MAKES: [&str; 8] =
+        ["create", "--snapshot", "--trace", "--report", "--html", "--out", "--picture", ">"];
+    let words: Vec<&str> =
+        line.split_whitespace().filter(|_| !line.starts_with("target")).collect();
+    let pairs = words.windows(2).filter(|pair| MAKES.contains(&pair[0])).map(|pair| pair[1]);
+    let copy = words.get(2).filter(|_| words[0] == "snapshot");
+    pairs.chain(copy.copied()).collect()
+}
+
+/// Who works through the pages in one folder is not in his own way, and each line is a command.
+#[test]
+fn pages_make_files_of_their_own() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
+    let mut makers = BTreeMap::new();
+    for page in fs::read_dir(folder).unwrap() {
+        let page = page.unwrap().file_name().into_string().unwrap();
+        if !page.ends_with(".md") || ["README.md", "man.md"].contains(&page.as_str()) {
+            continue;
+        }
+        for line in &examples(&page) {
+            assert!(!line.contains("  "), "{page}: {line}: what is no command follows a `#`");
+            for file in made(line) {
+                let other = makers.insert(file.to_string(), page.clone());
+                assert!(other.is_none_or(|other| other == page), "{page}: {file}");
+            }
+        }
+    }
+    assert!(makers.len() > 20, "{makers:?}");
 }
 
 /// Runs them in a folder of their own.
@@ -81,7 +118,7 @@ fn programs_are_run_on_drives() {
     for line in examples("run.md").iter().filter(|line| is_cut(line)) {
         assert_eq!(ssdkit(line).status.code(), Some(137), "{line}");
     }
-    let out = ssdkit("run --drive drive.ssd --map data -- ls data");
+    let out = ssdkit("run --drive files.ssd --map data -- ls data");
     assert!(String::from_utf8(out.stdout).unwrap().starts_with("name\n"), "what was synced");
 }
 
