@@ -262,12 +262,17 @@ pub(crate) fn plan(args: &BenchArgs) -> Plan {
 
 /// The drive in one line.
 pub(crate) fn in_few_words(config: &DriveConfig) -> Value {
-    json!({
+    let size = |bytes: u64| units::capacity(bytes).replace(' ', "");
+    let mut json = json!({
         "name": config.name,
-        "size": units::capacity(config.size).replace(' ', ""),
+        "size": size(config.size),
         "spare": (config.spare() * 1e4).round() / 1e4,
         "data_chunks": u64::from(config.data_chunks()) * u64::from(config.geometry.total_pus()),
-    })
+    });
+    if config.end() < config.size {
+        json["addresses_end"] = size(config.end()).into();
+    }
+    json
 }
 
 /// What was measured, and how long that took.

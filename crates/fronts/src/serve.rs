@@ -211,7 +211,9 @@ impl Serving<'_> {
         };
         let installer = drive.rules();
         let text = drive.lower(0).device().medium().text().map_err(|e| failed(&e))?;
-        let bytes = drive.shape().bytes;
+        // Behind the last address may be what is nobody's, or keys; a remote drive may be larger.
+        let addresses = drive.shape().bytes;
+        let bytes = config.size.max(addresses);
         let tell = |one: &Damaged| json!({ "name": one.name, "why": one.why.to_string() });
         let damaged: Vec<_> = damaged(&drive).iter().map(tell).collect();
         // Time begins anew where recovery ended.
@@ -228,7 +230,12 @@ impl Serving<'_> {
         let url = figures.as_ref().map(|figures| figures.url.clone());
         let mut announce = || -> io::Result<()> {
             if args.json {
-                let mut json = json!({ "serving": at[0].1, "drive": name, "size_bytes": bytes });
+                let mut json = json!({
+                    "serving": at[0].1,
+                    "drive": name,
+                    "size_bytes": bytes,
+                    "address_bytes": addresses,
+                });
                 if let Some(recovery) = recovery {
                     json["recovery"] = recovery.to_json();
                 }
@@ -249,7 +256,10 @@ impl Serving<'_> {
                 }
                 writeln!(out, "{json}")?;
             } else {
-                let size = units::capacity(bytes);
+                let mut size = units::capacity(bytes);
+                if addresses < bytes {
+                    size += &format!(", addresses up to {}", units::capacity(addresses));
+                }
                 writeln!(out, "{}", served.text(name, &size, &at))?;
                 if let Some(path) = &args.control {
                     writeln!(out, "control at {}", path.display())?;

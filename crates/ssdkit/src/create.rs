@@ -64,6 +64,9 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         if let Some(why) = config.raised_spare() {
             writeln!(out, "spare: {why}")?;
         }
+        if config.end() < config.size {
+            writeln!(out, "addresses: up to {}", units::capacity(config.end()))?;
+        }
         if config.free_units() > 0 {
             writeln!(out, "nobody's: {}", config.free_text())?;
         }

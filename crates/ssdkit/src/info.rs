@@ -369,6 +369,9 @@ impl Info {
                 ),
             );
         }
+        if config.end() < config.size {
+            line("addresses", format!("up to {}", size(config.end())));
+        }
         if config.free_units() > 0 {
             line("", format!("nobody's: {}", config.free_text()));
         }

@@ -204,6 +204,7 @@ impl DriveConfig {
         let mut json = json!({
             "name": self.name,
             "size_bytes": self.size,
+            "address_bytes": self.end(),
             "spare": self.spare(),
             "data_bytes": self.data_blocks() * BLOCK_BYTES,
             "physical_bytes": self.geometry.blocks() * BLOCK_BYTES,

@@ -520,6 +520,12 @@ impl DriveConfig {
         all
     }
 
+    /// Where its addresses end: with its size, unless what comes last is nobody's or has
+    /// keys.
+    pub fn end(&self) -> u64 {
+        self.spans().last().map_or(0, |span| span.end)
+    }
+
     /// A target of it, on its part of the device.
     pub fn target(&self, target: u32) -> DriveConfig {
         if self.parts.is_empty() {

@@ -13,7 +13,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use workload::Rng;
 
-use crate::common::{self, Served, ask, run, ssdkit, told};
+use crate::common::{self, Served, ask, number, run, ssdkit, told};
 use crate::examples::examples;
 use crate::kill::{self, BLOCK, Model, fill, version};
 
@@ -118,6 +118,34 @@ fn targets_come_and_go_while_a_drive_is_served() {
     assert!(run(at, "target remove ./control.sock logs").status.success());
     let (code, said) = refused(at, "target remove ./control.sock target0");
     assert!(code == Some(1) && said.contains("is the only target"), "{said}");
+}
+
+/// All commands tell the same capacity, and the same end of the addresses.
+#[test]
+fn what_targets_leave_is_told_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let create = "create a.ssd --profile ref --size 64M pages=16 groups=2 units=4/4";
+    let text = |line: &str| String::from_utf8(run(at, line).stdout).unwrap();
+    let made = text(create);
+    assert!(
+        made.contains("a drive of 64 MiB") && made.contains("addresses: up to 32 MiB"),
+        "{made}"
+    );
+    let told = text("info a.ssd");
+    assert!(told.contains("\ncapacity    64 MiB of"), "{told}");
+    assert!(told.contains("\naddresses   up to 32 MiB\n"), "{told}");
+    let bench = "bench a.ssd --rw randwrite --ios 10 --precondition none";
+    let measured = text(bench);
+    assert!(measured.contains("addresses_end=32MiB") && measured.contains("size=64MiB"));
+    let served = serve(at, "a.ssd");
+    let of = |json: &Value| (number(&json["size_bytes"]), number(&json["address_bytes"]));
+    assert_eq!(of(&served.ready), (64 << 20, 32 << 20));
+    served.stop();
+    let json = common::json(at, "info a.ssd");
+    assert_eq!(of(&json["drive"]), (64 << 20, 32 << 20));
+    let json = common::json(at, &format!("{bench} --destroy"));
+    assert_eq!(of(&json["drive"]), (64 << 20, 32 << 20));
 }
 
 #[test]
