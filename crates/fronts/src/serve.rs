@@ -307,7 +307,7 @@ impl Serving<'_> {
         let state = Activity::of(&drive, at);
         let outlives = drive.outlives();
         let ended = match outlives {
-            true => drive.end(at).and_then(Ended::put_away),
+            true => drive.end(at).and_then(Ended::put_away).map_err(|e| e.of_drive(name)),
             false => Ok(()),
         };
         if let Some(e) = unserved {

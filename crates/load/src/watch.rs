@@ -164,25 +164,26 @@ impl Watch {
 
 /// A bar, if there is a terminal.
 fn bar() -> Option<ProgressBar> {
-    io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::new(STEPS);
-        begin(&bar, columns_of(io::stderr()), "");
-        bar
-    })
+    io::stderr()
+        .is_terminal()
+        .then(|| ProgressBar::new(STEPS).with_style(style(columns_of(io::stderr()))))
 }
 
-/// A bar begins anew for what is of this name, on a terminal of so many columns: on a narrow
-/// one there is no place for more than the name and how far it is.
+/// A bar begins anew for what is of this name, on a terminal of so many columns.
 fn begin(bar: &ProgressBar, columns: usize, name: &str) {
+    bar.set_style(style(columns));
+    bar.set_position(0);
+    bar.set_message(name.to_owned());
+}
+
+/// How a bar looks: on a narrow terminal there is no place for more than what is said and how
+/// far it is.
+fn style(columns: usize) -> ProgressStyle {
     let template = match columns < NARROW {
         true => "{wide_msg} {percent:>3} %",
         false => "{msg:30!} {wide_bar} {percent:>3} % {elapsed}",
     };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar.set_position(0);
-    bar.set_message(name.to_owned());
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// Columns of the terminal that the output goes to, as far as anybody knows.
