@@ -42,7 +42,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Error> {
     let ran = on(args, &disk);
     let is_cut = ran.as_ref().is_ok_and(|ran| ran.summary.is_cut);
     // Whatever happened, a drive that has power is shut down.
-    let ended = end(disk, is_cut);
+    let ended = end(disk, is_cut).map_err(|e| e.of_drive(&name));
     let Ran { summary, synced } = ran?;
     let result = ended.and(synced);
     if !args.json {
