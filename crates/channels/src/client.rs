@@ -3,9 +3,10 @@
 //! Guarantees: with both sides awake a request and its completion take no system call;
 //! nothing is allocated once it is open; no more requests are out than the channel has
 //! places for. Who looks without end finds a dead server after [`QUIET`] looks in vain
-//! at the latest. The server is trusted as a drive is: what it writes into buffers is what
-//! was read. May fail: the server cannot be reached, refuses, goes away, or breaks the
-//! protocol. After an error the client is of no more use.
+//! at the latest, and who waits with the first wait in vain. The server is trusted as a
+//! drive is: what it writes into buffers is what was read. May fail: the server cannot be
+//! reached, refuses, goes away, or breaks the protocol. After an error the client is of no
+//! more use.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -221,23 +222,30 @@ impl Client {
     }
 
     /// Waits until there is a completion, or for `timeout`; looks for one for a while
-    /// before it sleeps. False where there is none; at once where nothing is out.
+    /// before it sleeps. False where there is none; at once where nothing is out. A wait
+    /// that brought none has looked after the server.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, ClientError> {
         if self.outside == 0 {
             return Ok(false);
         }
-        let awake = timeout.map_or(self.linger, |time| time.min(self.linger));
-        if self.has_completions() || linger(awake, || self.has_completions()) {
+        if self.has_completions() {
             return Ok(true);
         }
-        let left = timeout.map(|time| time.saturating_sub(awake));
-        let until = left.and_then(|left| Instant::now().checked_add(left));
+        let until = timeout.and_then(|time| Instant::now().checked_add(time));
+        let awake = timeout.map_or(self.linger, |time| time.min(self.linger));
+        if linger(awake, || self.has_completions()) {
+            return Ok(true);
+        }
         loop {
-            self.arm();
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if self.has_completions() || left == Some(Duration::ZERO) {
-                self.disarm();
+            if left == Some(Duration::ZERO) {
+                self.look_after_server()?;
                 return Ok(self.has_completions());
+            }
+            self.arm();
+            if self.has_completions() {
+                self.disarm();
+                return Ok(true);
             }
             let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
             // An interrupted sleep is a short one.
@@ -310,3 +318,6 @@ impl AsFd for Client {
         self.socket.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,8 +40,8 @@ struct ssdkit_options {
 	uint32_t depth;			/* requests out at once, 1 to 4096; 0 for 32 */
 	uint32_t most;			/* longest read or write in bytes; 0 for the drive's */
 	uint64_t memory;		/* bytes of buffers; 0 for `depth` of the longest */
-	uint64_t linger_ns;		/* how long ssdkit_wait looks before it sleeps; 0 for
-					   200 us, 1 for not at all */
+	uint64_t linger_ns;		/* how long ssdkit_wait looks before it sleeps, 1 s at
+					   most; 0 for 200 us, 1 for not at all */
 };
 
 /* What there is. */
@@ -101,7 +101,8 @@ int ssdkit_poll(struct ssdkit_channel *channel, struct ssdkit_completion *done,
 		uint32_t most);
 
 /* Waits until there is a completion, or for so long; a negative time is for ever. 1
- * where there is one, 0 where there is none (at once where nothing is out), or -1. */
+ * where there is one, 0 where there is none (at once where nothing is out), or -1: a
+ * server that is gone is told by the first wait that finds no completion, however short. */
 int ssdkit_wait(struct ssdkit_channel *channel, int64_t timeout_ns);
 
 /* For an event loop of the caller's own: arm, poll once more, wait until the descriptor
