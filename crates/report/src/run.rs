@@ -307,6 +307,7 @@ impl Run {
             return Some(format!("`distribution` has not as many I/Os as `latency_ns`, {n}"));
         }
         let mut figures = vec![self.iops, self.bytes_per_second, self.seconds, self.cpu.per_io_ns];
+        figures.extend(self.depth());
         if let Some(open) = self.open_loop {
             figures.extend([open.asked, open.reached]);
         }
@@ -333,7 +334,7 @@ impl Run {
         }
         let beyond = |x: &f64| !(0.0..=MOST).contains(x);
         let beyond = figures.into_iter().find(beyond)?;
-        Some(format!("{beyond} cannot be a rate, a time or a ratio: 0 to {MOST:e} can"))
+        Some(format!("{beyond} cannot be a rate, a time, a depth or a ratio: 0 to {MOST:e} can"))
     }
 
     /// Why its figures are to be taken with care, the worst first.
@@ -531,6 +532,13 @@ pub(crate) mod tests {
         };
         assert_eq!(with("threads", 4.into()).depth(), Some(128.0));
         assert_eq!(with("pause_seconds", 0.5.into()).depth(), None);
+        for (qd, threads) in [(1e308, 1e308), (1e8, 1e8), (-4.0, 1.0), (4.0, -1.0)] {
+            let mut wild = report(&[1e5; 5]);
+            wild["workload"]["qd"] = qd.into();
+            wild["workload"]["threads"] = threads.into();
+            let told = Run::from_json("a", wild).unwrap_err().to_string();
+            assert!(told.starts_with("a: ") && told.contains("cannot be a rate"), "{told}");
+        }
         let mut several = report(&[1e5; 5]);
         several["jobs"] = json!([{ "workload": { "rw": "write", "qd": 8 }, "queue": 1, "iops": 5.0,
             "latency_ns": { "n": 5 }, "open_loop": null }]);

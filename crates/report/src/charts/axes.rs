@@ -1,9 +1,14 @@
 //! Axes: where they end, what is marked on them, and how numbers are written there.
 
+use std::ops::RangeInclusive;
+
 use crate::run::Run;
 
 /// Marks of a logarithmic axis at most.
 const MARKS: usize = 8;
+
+/// The powers of ten that there are as numbers with all their digits.
+const POWERS: RangeInclusive<i32> = f64::MIN_10_EXP..=f64::MAX_10_EXP;
 
 /// An axis: what it is of and how its numbers are written.
 pub struct Axis {
@@ -78,10 +83,11 @@ pub fn span(values: impl Iterator<Item = f64>, log: bool) -> Option<(f64, f64)> 
 }
 
 /// What is marked on a logarithmic axis: powers of ten, and where there are not three of
-/// these as much between them as makes two marks.
+/// these as much between them as makes two marks. [`MARKS`] at most wherever the ends are.
 pub fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let power = |of: f64| (of as i32).clamp(*POWERS.start(), *POWERS.end());
     let inside = |steps: &[f64]| -> Vec<f64> {
-        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let powers = power(low.log10().floor())..=power(high.log10().ceil());
         let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
         all.filter(|tick| (low..=high).contains(tick)).collect()
     };
@@ -119,6 +125,15 @@ mod tests {
             let marks = ticks(low, high);
             assert!((2..=MARKS).contains(&marks.len()), "{low} to {high}: {marks:?}");
         }
-        assert!(ticks(0.8, 1e15).len() <= MARKS);
+        for (low, high) in [
+            (0.8, 1e15),
+            (1.0, f64::INFINITY),
+            (0.0, f64::MAX),
+            (f64::NEG_INFINITY, f64::INFINITY),
+            (f64::NAN, f64::NAN),
+            (1e9, 1.0),
+        ] {
+            assert!(ticks(low, high).len() <= MARKS, "{low} to {high}");
+        }
     }
 }
