@@ -265,6 +265,23 @@ mod tests {
         assert!(hits > 1000, "{hits}");
     }
 
+    /// As many as there may be make a drive; more are refused, however many, before any name is
+    /// read within another.
+    #[test]
+    fn remote_drives_of_remote_drives_are_few() {
+        let between = format!(",remote={SLOW},target=rules,rules={RULES}");
+        let chain = |n| config("", &format!("{},remote={SLOW}", between.repeat(n - 1)));
+        let mut drive = stack::build(&chain(4).unwrap(), 1).unwrap();
+        let mut now = Time::ZERO;
+        act(&mut drive, &mut now, BlockOp::Write, 5, 77);
+        assert_eq!(act(&mut drive, &mut now, BlockOp::Read, 5, 0).0, 77);
+        for n in [5, 10_000] {
+            let told = chain(n).unwrap_err();
+            assert!(told.contains("one behind the other: at most 4"), "{told}");
+            assert!(told.len() < 200, "{told}");
+        }
+    }
+
     /// What cannot be is refused, and what to do is said.
     #[test]
     fn what_cannot_be_a_remote_drive_is_refused() {

@@ -64,6 +64,17 @@ pub enum DriveError {
         /// Which.
         key: String,
     },
+    /// Too many remote drives of remote drives.
+    #[error(
+        "the drive's name has {remotes} remote drives, one behind the other: at most {most} can be; \
+         leave the others out"
+    )]
+    Remotes {
+        /// How many.
+        remotes: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// A value that its key does not take.
     #[error("`{key}` cannot be `{value}` in the drive's name: it takes {takes}")]
     Value {

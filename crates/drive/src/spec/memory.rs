@@ -30,6 +30,8 @@ pub(super) const KEYS_RANGE: RangeInclusive<u64> = 1..=1 << 32;
 pub(super) const STREAMS_RANGE: RangeInclusive<u32> = 1..=targets::MAX_STREAMS as u32;
 /// What stands before the name of a remote drive.
 const REMOTE: &str = ",remote=";
+/// Remote drives one behind the other, at most: each is a drive with all its tables.
+const MOST_REMOTES: usize = 4;
 const REMOTES: &str = "mem:PROFILE with keys of its own, or nbd:ADDRESS of a drive that is served \
                        elsewhere, as drive files, devices and all others are by ssdkit serve; only \
                        with target=rules and a rules=FILE, and as the last key, as all that \
@@ -244,6 +246,10 @@ impl MemorySpec {
 
     /// What follows `mem:`. A remote drive's name, with keys of its own, is the rest.
     pub(super) fn parse(text: &str) -> Result<MemorySpec, DriveError> {
+        let remotes = text.matches(REMOTE).count();
+        if remotes > MOST_REMOTES {
+            return Err(DriveError::Remotes { remotes, most: MOST_REMOTES });
+        }
         let (text, remote) = text.split_once(REMOTE).map_or((text, None), |(t, r)| (t, Some(r)));
         let (profile, pairs) = name_and_pairs("mem", text.trim_start())?;
         let mut spec = MemorySpec::new(profile.trim());
