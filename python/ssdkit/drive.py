@@ -416,7 +416,8 @@ def _ops(op: npt.ArrayLike) -> Any:
 
 
 def _column(what: str, values: npt.ArrayLike, kind: type[np.generic] = np.uint64) -> Any:
-    """One value, or an array of one dimension; of `kind`, without a copy where it is that."""
+    """One value, or an array of one dimension; of `kind`, without a copy where it is that and
+    lies as the native half reads it. Truth values are bytes there, of which any but 0 is true."""
     array = np.asarray(values)
     if (
         array.dtype == object
@@ -437,7 +438,11 @@ def _column(what: str, values: npt.ArrayLike, kind: type[np.generic] = np.uint64
         if least < 0 or highest > most:
             wrong = least if least < 0 else highest
             raise UsageError(f"{what}: {wrong} cannot be: 0 to {most}")
-    return array.item() if array.ndim == 0 else np.ascontiguousarray(array, dtype=kind)
+    if array.ndim == 0:
+        return array.item()
+    plain = np.ascontiguousarray(array, dtype=kind)
+    plain = plain if plain.flags.aligned else plain.copy()
+    return plain.view(np.uint8) if kind is np.bool_ else plain
 
 
 def _streams(policy: PlacementPolicy, given: Any, rows: int) -> Any:

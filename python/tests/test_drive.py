@@ -356,6 +356,47 @@ def test_columns_are_memory_of_their_own() -> None:
     assert np.array_equal(done.completed, kept)
 
 
+def askew(array: np.ndarray[Any, Any], how: str) -> np.ndarray[Any, Any]:
+    """The same values as they lie in memory that others laid out."""
+    if how == "strided":
+        return np.repeat(array, 3)[::3]
+    if how == "backwards":
+        return array[::-1].copy()[::-1]
+    if how == "misaligned":
+        return np.frombuffer(b"?" + array.tobytes(), array.dtype, offset=1)
+    if how == "field":
+        table = np.zeros(len(array), np.dtype([("before", "u1"), ("it", array.dtype)]))
+        table["it"] = array
+        return table["it"]
+    return array.astype(array.dtype.newbyteorder())
+
+
+@pytest.mark.parametrize("how", ["strided", "backwards", "misaligned", "field", "other bytes"])
+def test_arrays_are_taken_however_they_lie(how: str) -> None:
+    one, other = Drive(SMALL), Drive(SMALL)
+    asked = mixed(5, 500, one.size // BLOCK)
+    for key in "offset", "length":
+        asked[key] = asked[key].astype(np.uint64)
+    asked |= {"at": np.arange(500, dtype=np.uint64) * 9000, "placement": np.zeros(500, np.uint8)}
+    written = int(asked["length"][asked["op"] == Op.WRITE].sum())
+    asked["data"] = np.resize(np.arange(251, dtype=np.uint8), written)
+    plain = one.run(**asked)
+    laid = other.run(**{key: askew(column, how) for key, column in asked.items()})
+    assert columns(plain) == columns(laid)
+    assert one.state_hash() == other.state_hash()
+
+
+def test_any_byte_but_zero_is_true() -> None:
+    drives = [Drive(SMALL) for _ in range(3)]
+    truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
+    at = np.arange(4) * BLOCK
+    by_bytes, by_truth, by_none = (
+        columns(drive.run("write", at, fua=fua))
+        for drive, fua in zip(drives, [truth, [False, True, True, True], False], strict=True)
+    )
+    assert by_bytes == by_truth != by_none
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [

@@ -77,7 +77,8 @@ pub struct Columns<'py> {
     op: Column<'py, u8>,
     offset: Column<'py, u64>,
     length: Column<'py, u64>,
-    fua: Column<'py, bool>,
+    /// Truth values as bytes: those of Python's arrays may be any, and a `bool` may not.
+    fua: Column<'py, u8>,
     placement: Column<'py, u8>,
     at: Option<Column<'py, u64>>,
 }
@@ -120,7 +121,7 @@ impl<'py> Columns<'py> {
             }
             Ok(Request {
                 op,
-                fua: fua.at(row),
+                fua: fua.at(row) != 0,
                 placement: placement.at(row),
                 offset: offset.at(row),
                 len: if op == BlockOp::Flush { 0 } else { length.at(row) },
