@@ -132,6 +132,15 @@ def test_what_cannot_be_is_told() -> None:
         kept.get(b"a")
 
 
+@pytest.mark.parametrize("store", ["log", "in-place", "batched"])
+def test_a_batch_that_is_too_large_is_told_however_large(store: str) -> None:
+    with KeyValue("mem:tlc,size=64M", store) as kept:
+        for count in 1000, 20_000:
+            with pytest.raises(ssdkit.Error, match="make the batch smaller"):
+                kept.batch({b"%d" % i: b"x" * 100 for i in range(count)})
+        assert kept.get(b"1") is None
+
+
 def test_a_drive_that_is_full_says_so() -> None:
     kept = KeyValue("mem:tlc", "kv", size="64M", groups=2, pus=2, pages=16)
     with pytest.raises(ssdkit.Error, match="capacity|full|space"):

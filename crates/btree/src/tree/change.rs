@@ -37,13 +37,20 @@ impl<S: PageStore> Tree<S> {
         }
     }
 
+    /// How many pages may change together. Fails where these are more, however much is
+    /// free.
+    fn at_once(&self, worst: Worst) -> Result<usize, Stop> {
+        let most = self.store.max_batch().min(self.cache.len() / 4);
+        match worst.changed {
+            pages if pages > most => Err(Error::BatchTooLarge { pages, most }.into()),
+            _ => Ok(most),
+        }
+    }
+
     /// Sees that a change of several pages finds room. What it makes give way
     /// may be on the change's own path: the caller looks again.
     fn reserve(&mut self, worst: Worst) -> Result<(), Stop> {
-        let most = self.store.max_batch().min(self.cache.len() / 4);
-        if worst.changed > most {
-            return Err(Error::BatchTooLarge { pages: worst.changed, most }.into());
-        }
+        let most = self.at_once(worst)?;
         self.ensure_pages(worst.pages)?;
         self.room_for_dirty(worst.changed)?;
         if self.cache.group.len + worst.changed > most && !self.write_group() {
@@ -397,6 +404,8 @@ impl<S: PageStore> Tree<S> {
         self.writable()?;
         self.see_all(bytes)?;
         let (worst, need) = self.worst_of(bytes)?;
+        // Of what is too large anyway that is told, and not that there is no room.
+        self.at_once(worst)?;
         self.ensure_pages(worst.pages)?;
         self.admit_record(Change { bytes: record::size_of(bytes), need })?;
         self.reserve(worst)?;

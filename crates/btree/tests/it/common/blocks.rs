@@ -236,11 +236,13 @@ pub fn limits_are_errors<K: Kind>() {
         assert_eq!(tree.batch(1, &[good, bad], &mut heard), Err(error));
     }
     assert!(heard.done.is_empty());
-    // More pages than are written at once.
+    // More pages than are written at once; or than there are, which is no want of room.
     let write = Write { key: b"k", value: Some(&long[..MAX_VALUE]) };
-    tree.batch(1, &[write; 20], &mut heard).unwrap();
-    let refused = outcome(&mut tree, &mut heard);
-    assert!(matches!(refused, Err(Error::BatchTooLarge { .. })), "{refused:?}");
+    for writes in [20, BLOCKS as usize / 10] {
+        tree.batch(1, &vec![write; writes], &mut heard).unwrap();
+        let refused = outcome(&mut tree, &mut heard);
+        assert!(matches!(refused, Err(Error::BatchTooLarge { .. })), "{refused:?}");
+    }
     assert!(contents(&mut tree).is_empty());
     tree.put(1, &long[..MAX_KEY], &long[..MAX_VALUE], &mut heard).unwrap();
     assert_eq!(outcome(&mut tree, &mut heard), Ok(Outcome::Stored));
