@@ -67,11 +67,12 @@ class Completions:
 
     @property
     def data(self) -> npt.NDArray[np.uint8]:
-        """What was read, one after the other, of requests whose data was to be kept."""
+        """What was read, one after the other, of requests whose data was to be kept. One that
+        failed read nothing."""
         return np.empty(0, np.uint8) if self._data is None else self._data
 
     def data_of(self, row: int) -> npt.NDArray[np.uint8]:
-        """What the request of a row read; no bytes where it kept none."""
+        """What the request of a row read; no bytes where it kept none, or failed."""
         row = range(len(self))[row]
         if self._bounds is None:
             return self.data[:0]

@@ -365,7 +365,8 @@ impl Host {
         while let Some(BlockDone { id, op, status, buffer, .. }) = done.pop() {
             let place = &mut slots[id as usize];
             let is_read = op == BlockOp::Read;
-            let keeps = is_read && place.keeps;
+            // In the buffer of one that failed is what another request left there.
+            let keeps = is_read && place.keeps && status.is_ok();
             let bytes = if keeps { buffer.bytes() } else { &[] };
             let kept = completions.push(place.id, status, (place.start, now), bytes);
             if let Some(told) = told {

@@ -16,7 +16,8 @@ pub struct Completions {
     pub submitted: Vec<u64>,
     /// When each completed.
     pub completed: Vec<u64>,
-    /// What was read, one after the other, of requests whose data is kept.
+    /// What was read, one after the other, of requests whose data is kept; of those that
+    /// failed nothing.
     pub data: Vec<u8>,
     /// Where in `data` that of each ends.
     pub ends: Vec<u64>,

@@ -185,6 +185,18 @@ fn what_has_no_data_is_zeros() {
     assert_eq!(fill(&mut host, BlockOp::Read, None).data, [0; 4096]);
 }
 
+/// Where one request after the other has the same buffer.
+#[test]
+fn who_failed_has_no_data_of_others() {
+    let mut host = host(SMALL, 1);
+    let far = Request { offset: 1 << 40, ..request(BlockOp::Read, 0, None) };
+    let asked = [request(BlockOp::Write, 0, None), request(BlockOp::Read, 0, None), far];
+    host.submit(asked.into_iter(), Some(vec![7; 4096].into()), true).unwrap();
+    let all = host.advance(Until::Idle, &mut || true).unwrap();
+    assert_eq!(all.statuses, [0, 0, Status::LBA_OUT_OF_RANGE.0]);
+    assert_eq!((all.bounds(), all.data), (vec![0, 0, 4096, 4096], vec![7; 4096]));
+}
+
 #[test]
 fn stories_cover_all_the_time() {
     let mut host = Host::new(drive(SMALL), Time::ZERO, 4, true).unwrap();
