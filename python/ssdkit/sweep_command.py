@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdkit._core import Error, UsageError
+from ssdkit._numbers import said
 from ssdkit.sweep_extra import optional
 from ssdkit.sweep_grid import Knee, LatinHypercube, Range, Sobol
 from ssdkit.sweeps import Sweep, sweep
@@ -20,6 +21,9 @@ from ssdkit.sweeps import Sweep, sweep
 #: What a file may have beside ``base``.
 SECTIONS = ("base", "sweep", "grid", "points", "latin-hypercube", "sobol", "knee")
 SETTINGS = ("share", "reports", "invalid", "workers", "connect_timeout")
+#: Tables and lists of a file within one another, at most: all that means something is less deep.
+MOST_DEEP = 8
+TOO_DEEP = f"at most {MOST_DEEP} tables and lists may be within one another"
 #: What a table of the text form shows beside the points.
 SHOWN = ("iops", "latency_p50_ns", "latency_p999_ns", "write_amplification")
 
@@ -33,6 +37,10 @@ def read(path: Path) -> dict[str, Any]:
         told: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as e:
         raise UsageError(f"{path}: it cannot be read: {e}") from e
+    except RecursionError:
+        raise UsageError(f"{path}: {TOO_DEEP}") from None
+    if _is_deep(told):
+        raise UsageError(f"{path}: {TOO_DEEP}")
     unknown = [name for name in told if name not in SECTIONS]
     if unknown:
         raise UsageError(f"{path}: {unknown[0]} is no part of a sweep: take {', '.join(SECTIONS)}")
@@ -42,27 +50,36 @@ def read(path: Path) -> dict[str, Any]:
         )
     grids: list[Any] = []
     if "grid" in told:
-        grids.append(_flat(_table(told, "grid")))
+        grids.append(_flat(_table(told["grid"], "grid")))
     if "points" in told:
         if not isinstance(told["points"], list):
             raise UsageError(f"{path}: write each point as [[points]]")
-        grids.append([_flat(point) for point in told["points"]])
+        grids.append([_flat(_table(point, "[points]")) for point in told["points"]])
     for name, kind in (("latin-hypercube", LatinHypercube), ("sobol", Sobol)):
         if name in told:
-            given = _only(_table(told, name), name, ("n", "seed", "ranges"))
-            grids.append(kind(given["n"], _flat(given["ranges"]), given.get("seed", 0)))
+            given = _only(_table(told[name], name), name, ("n", "seed", "ranges"))
+            ranges = _flat(_table(given["ranges"], f"{name}.ranges"))
+            grids.append(kind(given["n"], ranges, given.get("seed", 0)))
     if "knee" in told:
-        grids.append(_knee(_table(told, "knee")))
+        grids.append(_knee(_table(told["knee"], "knee")))
     if not grids:
         raise UsageError(f"{path}: nothing changes: give a [grid], for example qd = [1, 4, 16]")
-    settings = _only(_table(told, "sweep") if "sweep" in told else {}, "sweep", SETTINGS)
+    settings = _only(_table(told.get("sweep", {}), "sweep"), "sweep", SETTINGS)
     return {"base": _flat(told["base"]), "grid": tuple(grids), **settings}
 
 
-def _table(told: Mapping[str, Any], name: str) -> dict[str, Any]:
-    table = told[name]
+def _is_deep(told: object) -> bool:
+    """Whether anything is within more than :data:`MOST_DEEP` tables and lists."""
+    level = [told]
+    for _ in range(MOST_DEEP + 1):
+        inner = (list(one.values()) if isinstance(one, dict) else one for one in level)
+        level = [each for one in inner if isinstance(one, list) for each in one]
+    return bool(level)
+
+
+def _table(table: object, name: str) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise UsageError(f"{name} is {table!r}: write it as a table, [{name}]")
+        raise UsageError(f"{name} is {said(table)}: write it as a table, [{name}]")
     return table
 
 
@@ -147,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {e}", file=sys.stderr)
         return 2
     except (Error, ImportError, TypeError, MemoryError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        print(f"error: {str(e) or 'there is not enough memory'}", file=sys.stderr)
         return 2 if isinstance(e, TypeError) else 1
     except KeyboardInterrupt:
         print("stopped; what came is kept where --out says", file=sys.stderr)

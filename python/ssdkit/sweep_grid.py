@@ -20,8 +20,8 @@ from ssdkit.sweep_extra import optional
 
 Point: TypeAlias = dict[str, Any]
 
-#: Points that a sampler draws, or a search for a knee takes, at most.
-MOST_POINTS = 1 << 24
+#: Points of a sweep, of a sampler and of a search for a knee, at most: all are in memory.
+MOST_POINTS = 1 << 20
 
 #: fio's names for the same options.
 ALIASES = {
@@ -267,6 +267,8 @@ def plain(key: str, value: object) -> Any:
     if callable(item) and getattr(value, "ndim", None) == 0:
         value = item()
     if isinstance(value, (list, tuple)):
+        if any(isinstance(each, (list, tuple)) for each in value):
+            raise UsageError(f"{key}: a list in a list is no value of an option: give one list")
         return [plain(key, each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{key}: {value} is no value of an option")
@@ -313,10 +315,20 @@ def points_of(grid: Grid) -> Points:
         raise UsageError(
             "drive and keys of the drive are in the grid: give whole names, or their keys alone"
         )
+    _few(several)
     combined: list[Point] = []
     for parts_ in itertools.product(*several):
         combined.append({key: value for part in parts_ for key, value in part.items()})
     return Points(combined, keys, knees[0] if knees else None)
+
+
+def _few(lists: Iterable[Sequence[Any]]) -> None:
+    """Refuses a product of too many, before any of it is made."""
+    if math.prod(map(len, lists)) > MOST_POINTS:
+        raise UsageError(
+            f"the grid has more than {MOST_POINTS} points: give fewer values, or draw points by "
+            "LatinHypercube or Sobol"
+        )
 
 
 def _part(grid: object) -> list[Point]:
@@ -329,6 +341,7 @@ def _part(grid: object) -> list[Point]:
         if not grid:
             raise UsageError("the grid is empty: give a key with a list of values")
         lists = _by_key(grid, _values)
+        _few(lists.values())
         return [
             dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
         ]

@@ -480,6 +480,11 @@ def test_the_command_runs_what_a_file_tells(
         ("[base]\n[sweep]\nshared=true\n[grid]\nqd=[1]", "sweep.shared is unknown"),
         ("[base]\nrw='randread'\ndrive='mem:tlc'\n[grid]\ndrive.sparse=[1]", "sparse"),
         ("grid=3\n[base]", "write it as a table"),
+        ("points=[1]\n[base]", "[points] is 1: write it as a table, [[points]]"),
+        ("[base]\n[latin-hypercube]\nn=4\nranges=3", "latin-hypercube.ranges is 3: write it as a"),
+        (f"[base]\n[grid]\nqd={'[' * 9}1{']' * 9}", "at most 8 tables and lists"),
+        (f"[base]\n[grid]\nqd={'[' * 1000}1{']' * 1000}", "at most 8 tables and lists"),
+        (f"[base]\n[grid]\n{'.'.join('a' * 1000)}=1", "at most 8 tables and lists"),
     ],
 )
 def test_a_file_that_is_no_sweep_is_refused(

@@ -79,6 +79,9 @@ def test_samplers_are_even_and_the_same_for_a_seed(kind: Any) -> None:
         (BASE, [{"qd": 1}, 3], "point 1 of the list is 3"),
         (BASE, [{"qd": 1, "iodepth": 2}], "qd is there twice"),
         (BASE, {"drive.": [1]}, "drive. names no key"),
+        (BASE, {"qd": [[[1]]]}, "a list in a list"),
+        (BASE, {f"drive.{n}": range(10) for n in range(8)}, "more than 1048576 points"),
+        (BASE, ({"qd": range(1025)}, {"bs": range(1024)}), "more than 1048576 points"),
     ],
 )
 def test_contradictions_are_told_before_anything_runs(base: Any, grid: Any, says: str) -> None:
