@@ -1,8 +1,9 @@
 //! What a trace asks for, in sum.
 //!
 //! Guarantees: one pass in bounded memory; all is exact but the percentiles of gaps (within
-//! 1 %) and, of very large traces and requests, different blocks ([`crate::footprint`]); sums
-//! of bytes end at 2^64. Fails as the reader does.
+//! 1 %, up to [`measure::histogram::MAX_NS`]) and, of very large traces and requests,
+//! different blocks ([`crate::footprint`]); sums of bytes end at 2^64. Fails as the reader
+//! does.
 
 use measure::Histogram;
 use port::BlockOp;

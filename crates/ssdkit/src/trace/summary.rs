@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use measure::units;
+use measure::{Histogram, histogram, units};
 use port::BlockOp;
 use replay::{Input, Kind, Reader, Summary};
 use serde_json::{Value, json};
@@ -116,6 +116,9 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
     if s.gaps().count() > 0 {
         let time = |p| s.gaps().percentile(p).map(|ns| units::time_ns(ns as f64));
         line("gaps", percentiles(time));
+        if let Some(note) = beyond(s.gaps()) {
+            line("note", note);
+        }
     }
     for note in s.counts.notes() {
         line("note", note);
@@ -135,6 +138,15 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
         }
     }
     out
+}
+
+/// What is to be known of percentiles that say no more than the longest gap that is told
+/// apart.
+fn beyond(gaps: &Histogram) -> Option<String> {
+    let seconds = histogram::MAX_NS / 1_000_000_000;
+    gaps.max().filter(|&max| max >= histogram::MAX_NS).map(|_| {
+        format!("some gaps are of {seconds} s or more: a percentile of that is of that or more")
+    })
 }
 
 fn to_json(s: &Summary, reader: &Reader) -> Value {

@@ -152,11 +152,18 @@ fn a_summary_of_our_own_and_what_is_refused() {
     assert_eq!(json["working_set"]["blocks"], 64);
     let (_, end) = shown("ssdkit trace msr.csv --from 1s", dir.path());
     assert!(end.unwrap_err().to_string().contains("are for traces of ssdkit bench"));
+    // Long gaps are counted as one, and that is said.
+    let day = 86_400_000_000u64;
+    let days: String = [0, 1, day, 2 * day].map(|us| format!("1,R,0,512,{us}\n")).concat();
+    std::fs::write(dir.path().join("run.trace"), days).unwrap();
+    let (text, end) = shown("ssdkit trace run.trace", dir.path());
+    end.unwrap();
+    assert!(text.contains("some gaps are of 4398 s or more"), "{text}");
     // What was read until then is told.
     std::fs::write(dir.path().join("run.trace"), "1,R,0,512,1\n1,R,0,512,2\n1,R,x,512,3\n")
         .unwrap();
     let (text, end) = shown("ssdkit trace run.trace", dir.path());
-    assert!(text.contains("requests    2 in 1.00 us"), "{text}");
+    assert!(text.contains("requests    2 in 1.00 us") && !text.contains("4398 s"), "{text}");
     let end = end.unwrap_err();
     assert!(end.exit_code() == 1 && end.to_string().contains("line 3 is broken"), "{end}");
     std::fs::write(dir.path().join("run.trace"), "").unwrap();
