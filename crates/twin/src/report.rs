@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use drive::say::is_hidden;
 use measure::units;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -240,7 +241,7 @@ impl Report {
         })
     }
 
-    /// Where the twin comes from, and how far it is off: a line each.
+    /// Where the twin comes from, and how far it is off: a line each, whatever names have.
     pub fn head(&self) -> Vec<String> {
         let mut lines = vec![
             format!(
@@ -270,7 +271,7 @@ impl Report {
             lines.push(format!("{text}; it is the host's and no key"));
         }
         lines.extend(ASSUMED.iter().map(|text| format!("assumed: {text}")));
-        lines
+        lines.iter().map(|line| shown(line)).collect()
     }
 
     fn count(&self, part: Part) -> u64 {
@@ -303,8 +304,21 @@ impl Report {
         if let Some((n, points)) = &self.folds {
             table(&format!("kept back in turn, {n} parts"), &Self::groups(points), &mut out);
         }
-        out
+        out.lines().map(|line| shown(line) + "\n").collect()
     }
+}
+
+/// A line in which all is seen: drives, paths and files are called as others wrote.
+fn shown(line: &str) -> String {
+    let mut shown = String::new();
+    for c in line.chars() {
+        if is_hidden(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// Whether a group is all points of a part, or of both that were not fitted.

@@ -13,9 +13,7 @@ pub fn profile_text(profile: &Profile, report: &Report) -> String {
     profile.name.clone_from(&report.drive);
     profile.about = format!("Fitted to measurements of {}", report.drive);
     let mut out = String::new();
-    // A name may have line breaks.
-    let head = report.head();
-    for line in head.iter().flat_map(|text| text.split(['\n', '\r'])) {
+    for line in report.head() {
         let _ = writeln!(out, "# {line}");
     }
     out.push('\n');

@@ -111,8 +111,13 @@ fn the_file_is_a_profile_that_says_where_it_comes_from() {
 #[test]
 fn a_name_of_several_lines_stays_a_name() {
     let family = Profile::builtin("ref").unwrap();
-    let drive = "x\n[geometry]\ngroups = 1\r# y".to_string();
-    let text = profile_text(&family, &Report { drive: drive.clone(), ..report() });
-    let profile = Profile::from_toml(&text, "twin").unwrap();
-    assert_eq!((profile.name, profile.dimensions), (drive, family.dimensions));
+    for drive in ["x\n[geometry]\ngroups = 1\r# y", "\u{0}\u{1b}[31mred\u{9b}1m\u{202e} # z"] {
+        let report = Report { drive: drive.into(), files: vec![drive.into()], ..report() };
+        let text = profile_text(&family, &report);
+        let profile = Profile::from_toml(&text, "twin").unwrap();
+        assert_eq!((profile.name.as_str(), profile.dimensions), (drive, family.dimensions));
+        let hidden = |c: char| c != '\n' && drive::say::is_hidden(c);
+        let shown = Report { ignored: vec![drive.into()], ..report }.to_text();
+        assert!(!shown.contains(hidden) && shown.contains("\\u{"), "{shown:?}");
+    }
 }
