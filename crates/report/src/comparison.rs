@@ -60,7 +60,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Where rows of both are known to say it, it wavers as these do together (`paired`).
+    /// Where rows of both say by what part their ratio wavers (`paired`), it does by that.
     fn of(first: Cell, other: Cell, paired: Option<f64>) -> Option<Difference> {
         let (base, value) = (first.value?, other.value?);
         let ratio = value / base;
@@ -76,6 +76,7 @@ impl Difference {
                 more.hypot(ratio * other_less)
             }
         });
+        let paired = paired.map(|part| part * ratio.max(1.0));
         Some(Difference { by: ratio - 1.0, waver: paired.or(waver) })
     }
 

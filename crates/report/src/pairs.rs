@@ -12,8 +12,8 @@ pub(crate) fn of_rows(run: &Run, get: impl Fn(&Row) -> Option<f64>) -> Vec<f64> 
     whole.filter_map(get).collect()
 }
 
-/// By what the ratio of each run's figure of this name to the first one's wavers, as rows at
-/// the same times tell; no run's where that is not known.
+/// By what part of it the ratio of each run's figure of this name to the first one's wavers,
+/// as rows at the same times tell; no run's where that is not known.
 pub(crate) fn paired_by(name: &str, runs: &[Run]) -> Vec<Option<f64>> {
     let of = |run: &Run| {
         let first = &runs[0];
@@ -28,7 +28,8 @@ pub(crate) fn paired_by(name: &str, runs: &[Run]) -> Vec<Option<f64>> {
             "IOPS" | "throughput" => paired(&a, &b),
             "read IOPS" => Some(paired(&a, &b)?.hypot(shares(true)?)),
             "write IOPS" => Some(paired(&a, &b)?.hypot(shares(false)?)),
-            "latency: mean" => first.depth().and(run.depth()).and_then(|_| paired(&b, &a)),
+            // In a closed loop it is the depth over the rate.
+            "latency: mean" => first.depth().and(run.depth()).and_then(|_| paired(&a, &b)),
             "write amplification" => {
                 let [a, b] = [first, run].map(|run| of_rows(run, |row| row.write_amplification));
                 paired(&a, &b)
@@ -50,6 +51,7 @@ pub(crate) fn share(run: &Run, reads: bool) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comparison::Comparison;
     use crate::run::tests::report;
 
     /// Two runs that fall alike, of which the last requests end at another time.
@@ -65,5 +67,28 @@ mod tests {
         assert!(by("IOPS", of(1.01, 8, 1.002)).unwrap() < 1e-4);
         assert_eq!(by("IOPS", of(1.01, 9, 1.001)), None);
         assert_eq!(by("latency: p99", of(1.01, 8, 1.001)), None);
+    }
+
+    /// Eight times as deep, the mean latency is eight times as long, and wavers by so much
+    /// more of the first one's; by as large a part of its own.
+    #[test]
+    fn a_latency_that_is_a_multiple_wavers_by_as_much() {
+        let of = |depth: u64| {
+            let rates: Vec<f64> = (0..8).map(|i| 1e5 + 1e3 * (depth * i % 3) as f64).collect();
+            let mut json = report(&rates);
+            json["workload"]["qd"] = depth.into();
+            json["latency_ns"]["mean"] = (depth as f64 * 1e4).into();
+            Run::from_json("a", json).unwrap()
+        };
+        let waver = |a, b, name: &str| {
+            let all = Comparison::new(&[of(a), of(b)]).figures;
+            all.iter().find(|f| f.name == name).unwrap().difference(1).unwrap().waver.unwrap()
+        };
+        let rate = waver(4, 32, "IOPS");
+        assert!(rate > 0.0);
+        for (a, b, by) in [(4, 32, 8.0), (32, 4, 1.0)] {
+            let off = waver(a, b, "latency: mean") / rate / by;
+            assert!((off - 1.0).abs() < 0.02, "{a} to {b}: {off}");
+        }
     }
 }

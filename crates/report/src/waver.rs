@@ -29,9 +29,9 @@ pub fn waver(rows: &[f64]) -> Option<f64> {
     (all > 0.0).then_some(t * error / all)
 }
 
-/// By what the ratio of the sum of `other` to that of `first` may be off, with 95 %, of rows
-/// at the same times: never less than what it is the other way round. `None` with too few
-/// rows, or of a sum that is zero.
+/// By what part of it the ratio of the sum of `other` to that of `first` may be off, with
+/// 95 %, of rows at the same times: whichever is the first. `None` with too few rows, or of a
+/// sum that is zero.
 pub fn paired(first: &[f64], other: &[f64]) -> Option<f64> {
     if first.len() != other.len() {
         return None;
@@ -45,8 +45,7 @@ pub fn paired(first: &[f64], other: &[f64]) -> Option<f64> {
     let (all, n) = (first.iter().sum::<f64>(), first.len() as f64);
     let ratio = other.iter().sum::<f64>() / all;
     let squares: f64 = first.iter().zip(&other).map(|(a, b)| (b - ratio * a).powi(2)).sum();
-    let waver = t * (squares * n / (n - 1.0)).sqrt() / all;
-    let waver = waver.max(waver / ratio);
+    let waver = t * (squares * n / (n - 1.0)).sqrt() / (ratio * all);
     waver.is_finite().then_some(waver)
 }
 
@@ -85,7 +84,7 @@ mod tests {
         let c = [100.0, 120.0, 95.0, 130.0, 90.0, 101.0, 99.0, 140.0];
         for (a, b) in [(&a[..], &c[..]), (&a, &b), (&b, &c)] {
             let sums = b.iter().sum::<f64>() / a.iter().sum::<f64>();
-            let is_apart = |ratio: f64, waver: f64| (ratio - 1.0).abs() > waver;
+            let is_apart = |ratio: f64, waver: f64| (ratio - 1.0).abs() > waver * ratio.max(1.0);
             let ways = [(sums, paired(a, b)), (1.0 / sums, paired(b, a))];
             let [there, back] = ways.map(|(ratio, waver)| is_apart(ratio, waver.unwrap()));
             assert_eq!(there, back);
