@@ -16,6 +16,9 @@ mod draft;
 use draft::Draft;
 pub(crate) use draft::{PERCENTILES, valued};
 
+/// Keys of `[global]` that are read for all sections together, at most.
+const MOST_LOOKS: usize = 1 << 18;
+
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
@@ -155,8 +158,9 @@ pub fn jobs(
     globals: &mut Vec<Key>,
     only: &[String],
 ) -> Result<Vec<Job>, JobError> {
-    let mut jobs = Vec::new();
-    // What globals ask is read once for all sections until the next of them.
+    let (mut jobs, mut looks) = (Vec::new(), 0);
+    // What globals ask is read once for all sections until the next of them, but for those
+    // that say by themselves what it means.
     let mut common: Option<Draft> = None;
     for section in sections {
         if section.is_global() {
@@ -169,7 +173,15 @@ pub fn jobs(
             }
             let draft = match common.take() {
                 Some(draft) if !section.keys.iter().any(is_base) => draft,
-                _ => drafted(globals, section)?,
+                _ => {
+                    looks += globals.len();
+                    if looks > MOST_LOOKS {
+                        let what = "[global] has too many keys to be read again so often: write \
+                                    all of it, and kb_base, once and before the jobs";
+                        return Err(JobError::Line { at: section.at.clone(), what: what.into() });
+                    }
+                    drafted(globals, section)?
+                }
             };
             jobs.push(Job::new(section, draft.clone())?);
             common = Some(draft).filter(|_| !section.keys.iter().any(is_base));

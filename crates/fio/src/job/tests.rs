@@ -108,6 +108,11 @@ fn a_base_is_of_the_globals_too() {
     let sizes: Vec<_> = jobs.unwrap().iter().map(|job| job.extent.size).collect();
     let (old, si) = (Some(Amount::Bytes(1 << 20)), Some(Amount::Bytes(1_000_000)));
     assert_eq!(sizes, [old, si, old, old]);
+    let globals = format!("[global]\n{}", "numjobs=1\n".repeat(3000));
+    let sections = |count| format!("{globals}{}", "[a]\nkb_base=1000\n".repeat(count));
+    assert_eq!(read(&sections(50)).unwrap().len(), 50);
+    let often = read(&sections(100)).unwrap_err().to_string();
+    assert!(often.contains("[global] has too many keys to be read again so often"), "{often}");
     let many = read(&"[a]\n".repeat(MOST_TASKS as usize + 1)).unwrap_err().to_string();
     assert!(many.contains("a.fio:1025: there are more than 1024 jobs"), "{many}");
 }
