@@ -152,9 +152,7 @@ impl DriveSpec {
         let is_drive = is_drive_file(&spec.path)?;
         let is_meant = || spec.path.ends_with(".ssd") && is_empty(&spec.path);
         match *spec == plain {
-            true if is_drive || is_meant() => {
-                Ok(DriveSpec::File(FileSpec::new(&spec.path)))
-            }
+            true if is_drive || is_meant() => Ok(DriveSpec::File(FileSpec::new(&spec.path))),
             false if is_drive => Err(Error::Usage(format!(
                 "{} is a drive file, and the keys behind its name are for other files: leave \
                  them out, or name it ssd:{}",
