@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn remote_drives_of_remote_drives_are_few() {
         let between = format!(",remote={SLOW},target=rules,rules={RULES}");
-        let chain = |n| config("", &format!("{},remote={SLOW}", between.repeat(n - 1)));
+        let chain = |n: usize| config("", &format!("{},remote={SLOW}", between.repeat(n - 1)));
         let mut drive = stack::build(&chain(4).unwrap(), 1).unwrap();
         let mut now = Time::ZERO;
         act(&mut drive, &mut now, BlockOp::Write, 5, 77);

@@ -154,7 +154,7 @@ fn a_summary_of_our_own_and_what_is_refused() {
     assert!(end.unwrap_err().to_string().contains("are for traces of ssdkit bench"));
     // Long gaps are counted as one, and that is said.
     let day = 86_400_000_000u64;
-    let days: String = [0, 1, day, 2 * day].map(|us| format!("1,R,0,512,{us}\n")).concat();
+    let days: String = [1, 2, day, 2 * day].map(|us| format!("1,R,0,512,{us}\n")).concat();
     std::fs::write(dir.path().join("run.trace"), days).unwrap();
     let (text, end) = shown("ssdkit trace run.trace", dir.path());
     end.unwrap();
