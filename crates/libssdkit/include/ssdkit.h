@@ -112,7 +112,8 @@ int ssdkit_fd(const struct ssdkit_channel *channel);
 void ssdkit_arm(const struct ssdkit_channel *channel);
 int ssdkit_disarm(const struct ssdkit_channel *channel);
 
-/* Why the last call of this thread that gave -1 did, in words; there until the next. */
+/* Why the last call of this thread that gave -1 did, in words; there until the next. What is
+ * longer than 1023 bytes is cut. */
 const char *ssdkit_error(void);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 //! one thread's at a time. All of it is a system boundary, so all of it is `unsafe`.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -65,13 +65,21 @@ pub struct SsdkitCompletion {
 /// `SSDKIT_FUA`.
 const FUA: u8 = 1;
 
-thread_local!(static ERROR: RefCell<CString> = RefCell::default());
+/// Bytes of why a call failed, with the zero behind them. What is longer is cut.
+const TEXT: usize = 1024;
+
+// Nothing of it is to be dropped, so it is there as long as the thread, also for functions that
+// are called when the process ends.
+thread_local!(static ERROR: RefCell<[u8; TEXT]> = const { RefCell::new([0; TEXT]) });
 
 /// Notes why a call failed.
 #[cold]
 fn fail(why: &str) -> c_int {
-    let text = CString::new(why.replace('\0', " ")).unwrap_or_default();
-    ERROR.with(|error| *error.borrow_mut() = text);
+    let len = why.floor_char_boundary(TEXT - 1);
+    ERROR.with_borrow_mut(|text| {
+        let bytes = why.as_bytes()[..len].iter().map(|&byte| if byte == 0 { b' ' } else { byte });
+        text.iter_mut().zip(bytes.chain([0])).for_each(|(to, byte)| *to = byte);
+    });
     -1
 }
 
@@ -289,5 +297,5 @@ pub unsafe extern "C" fn ssdkit_disarm(channel: *const Client) -> c_int {
 /// Why the last call of this thread failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssdkit_error() -> *const c_char {
-    ERROR.with(|error| error.borrow().as_ptr())
+    ERROR.with(|error| error.as_ptr().cast())
 }

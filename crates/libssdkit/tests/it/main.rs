@@ -80,13 +80,18 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Builds the example in C with the library, which lies beside this program.
+/// Builds the example in C.
 fn built(dir: &Path, is_static: bool) -> PathBuf {
+    build(&here("../../examples/channel-c/channel.c"), dir, is_static)
+}
+
+/// Builds a program in C with the library, which lies beside this program.
+fn build(source: &Path, dir: &Path, is_static: bool) -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let (libs, program) = (this.parent().unwrap(), dir.join("channel"));
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program);
-    cc.arg(here("../../examples/channel-c/channel.c")).arg("-I").arg(here("include"));
+    cc.arg(source).arg("-I").arg(here("include"));
     if is_static {
         cc.arg(libs.join("libssdkit_c.a")).args(["-lgcc_s", "-lpthread", "-ldl", "-lm"]);
     } else {
@@ -124,6 +129,25 @@ fn the_example_in_c_writes_and_reads_back() {
                 assert!(out.status.success());
             }
         });
+    }
+}
+
+/// What belongs to the thread may be gone then.
+#[test]
+fn a_call_that_fails_while_the_process_ends_says_why() {
+    let code = "#include <ssdkit.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+        static void again(void) { struct ssdkit_channel *c; \
+        printf(\"%d %s\\n\", ssdkit_open(\"/none\", NULL, &c), ssdkit_error()); }\n\
+        int main(void) { atexit(again); again(); return 0; }\n";
+    for is_static in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("ends.c");
+        std::fs::write(&source, code).unwrap();
+        let out = Command::new(build(&source, dir.path(), is_static)).output().unwrap();
+        let (said, errors) = text(&out);
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines.len() == 2 && lines[0] == lines[1], "{said:?} {errors:?}");
+        assert!(lines[0].starts_with("-1 ") && lines[0].contains("cannot connect to"), "{said}");
     }
 }
 
