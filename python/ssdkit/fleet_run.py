@@ -39,6 +39,8 @@ from ssdkit.sweep_run import (
 NEVER = 10**9
 #: Seconds of a year and a day.
 YEAR, DAY = 365.25 * 86400.0, 86400.0
+#: Drive time is counted in 64 bits of ns, which is 584 years.
+LONGEST = 500 * YEAR
 #: Boltzmann's constant in eV/K, the activation energy of charge loss (JESD22-A117) in eV,
 #: and the temperature in degrees Celsius that a profile's retention time is of.
 BOLTZMANN, ACTIVATION, RATED = 8.617e-5, 1.1, 40.0
@@ -222,6 +224,11 @@ def _aged(
     }
     bursts = kind.windows * kind.bursts
     seconds = kind.years * YEAR / fast
+    if seconds > LONGEST:
+        raise UsageError(
+            f"years is {kind.years}, of which the drives live {seconds / YEAR:.0f} in their own "
+            "time, and at most 500 can be counted: take fewer years, or more acceleration"
+        )
     writes = drawn["writes"] * seconds / DAY * profile["bytes"] / block_bytes(options)
     requests = max(writes / write_share(options) / bursts, 1.0)
     if not requests < U64:

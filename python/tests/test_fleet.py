@@ -231,6 +231,7 @@ def test_a_drive_that_cannot_be_is_a_row_with_its_error(client: Any) -> None:
         *(({"temperature": wrong}, "-55 to 150 degrees") for wrong in (-300, -270, 313.15)),
         *(({"writes": wrong}, "writes") for wrong in (1e300, 1e9, LogNormal(4000.0, 1.0), -1)),
         *(({"years": wrong}, "years") for wrong in (1e300, -1, 10**400)),
+        ({"years": 600, "acceleration": 1}, "more acceleration"),
         ({"seed": -1}, "seed: -1 cannot be"),
     ],
 )

@@ -227,6 +227,13 @@ impl Job {
         if self.pace.rate.is_some() && !about.takes_arrivals {
             return Err(self.wrong("served drives are driven in a closed loop: leave the rate out"));
         }
+        let is_over = |pauses: Pauses| pauses.are_over_in_time(self.plan(asked).until);
+        if !self.pauses().is_none_or(is_over) {
+            return Err(self.wrong(
+                "the pauses of thinktime= take more than 100 years together: take shorter ones, or \
+                 fewer by number_ios=, size= or runtime=",
+            ));
+        }
         if self.is_checked
             && self.access.does == Does::Trims
             && !sizes.are_multiples_of(BLOCK_BYTES as u32)
@@ -261,8 +268,11 @@ impl Job {
         };
         let load = Load::part(&shape, pattern, pace, Share::whole(1), *seed)?.in_time();
         let load = if self.one_size().is_none() { load.in_bytes() } else { load };
-        let pauses = self.pace.think.map(|(ns, each)| Pauses { each, ns });
-        Ok(Part { load, plan: self.plan(asked), pauses })
+        Ok(Part { load, plan: self.plan(asked), pauses: self.pauses() })
+    }
+
+    fn pauses(&self) -> Option<Pauses> {
+        self.pace.think.map(|(ns, each)| Pauses { each, ns })
     }
 
     /// Whether it writes or trims.

@@ -344,6 +344,7 @@ fn sizes_and_drives_that_do_not_fit_are_refused() {
         ),
         ("mem:znand,size=64M", "[a]\nbs=1m\nioengine=libaio\niodepth=8\nnumjobs=1000\n", "4 GiB"),
         ("null:", "[a]\n", "a null: drive keeps nothing"),
+        (DRIVE, "[a]\nrw=randread\nthinktime=3650d\n", "more than 100 years"),
     ] {
         let error = ran(drive, &[text], Format::Normal).unwrap_err().to_string();
         assert!(error.contains(told), "{text}: {error}");

@@ -6,6 +6,8 @@
 
 use port::Time;
 
+use crate::runner::Until;
+
 /// Bursts that are kept, at most: the first ones.
 pub const MOST_KEPT: usize = 1000;
 
@@ -16,6 +18,23 @@ pub struct Pauses {
     pub each: u64,
     /// The time between two, in ns.
     pub ns: u64,
+}
+
+/// Most that all pauses of a run take together, in ns: 100 years. Drive time is
+/// counted in 64 bits of them.
+const MOST_PAUSED: u64 = 100 * 8766 * 3600 * 1_000_000_000;
+
+impl Pauses {
+    /// Whether those of a run that ends so take no longer together than 100 years.
+    pub fn are_over_in_time(&self, until: Until) -> bool {
+        let of = |ios: u64| ios.div_ceil(self.each.max(1)).saturating_mul(self.ns);
+        let all = match until {
+            Until::Ios(ios) => of(ios),
+            Until::Time(time) | Until::Both(time, _) => time.saturating_add(self.ns),
+            Until::Either(ios, time) => of(ios).min(time.saturating_add(self.ns)),
+        };
+        all <= MOST_PAUSED
+    }
 }
 
 /// What a burst took.

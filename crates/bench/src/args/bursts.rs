@@ -3,13 +3,10 @@
 use clap::Args;
 use drive::error::Error;
 use load::bursts::Pauses;
+use load::runner::Until;
 use measure::options::{count, duration};
 
 use super::End;
-
-/// Most that all pauses of a run take together, in ns: 100 years. Drive time is
-/// counted in 64 bits of them.
-const MOST_PAUSED: u64 = 100 * 8766 * 3600 * 1_000_000_000;
 
 /// Requests in bursts.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -45,12 +42,11 @@ impl BurstArgs {
 
     /// Whether the pauses of a run that ends so end before drive time does.
     pub fn check_time(&self, end: End) -> Result<(), Error> {
-        let Some(Pauses { each, ns }) = self.pauses() else { return Ok(()) };
-        let all = match end {
-            End::Ios(ios) => ios.div_ceil(each.max(1)).saturating_mul(ns),
-            End::Time(time) => time.saturating_add(ns),
+        let until = match end {
+            End::Ios(ios) => Until::Ios(ios),
+            End::Time(time) => Until::Time(time),
         };
-        if all > MOST_PAUSED {
+        if self.pauses().is_some_and(|pauses| !pauses.are_over_in_time(until)) {
             let text = "--pause: the pauses of a run take at most 100 years together: take \
                         shorter ones, or fewer by --ios, --time or --burst";
             return Err(Error::Usage(text.into()));
