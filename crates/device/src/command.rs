@@ -192,6 +192,13 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn kept(&self) -> u32;
     /// One chunk (log page 0xCA), by [`Geometry::chunk_index`].
     fn chunk(&self, chunk_index: usize) -> Chunk;
+    /// Which of `count` neighbours in a chunk, at most [`MAX_ROW_BLOCKS`], cannot be read as
+    /// their programs failed: bit `i` stands for block `i`. It tells of all, and of no other;
+    /// a descriptor has room for few.
+    fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
+        let geometry = self.geometry();
+        self.chunk(geometry.chunk_index(ppa)).failed_of(geometry.block(ppa), count)
+    }
     /// How many commands may be inside at once.
     fn depth(&self) -> usize;
     /// Whether what is written is durable only after a [`VectorOp::Flush`].
@@ -272,6 +279,11 @@ macro_rules! as_below {
         fn chunk(&self, chunk_index: usize) -> flash::Chunk {
             let $this = self;
             ($below).chunk(chunk_index)
+        }
+
+        fn failed_of(&self, ppa: flash::Ppa, count: u32) -> flash::BlockBits {
+            let $this = self;
+            ($below).failed_of(ppa, count)
         }
 
         fn depth(&self) -> usize {

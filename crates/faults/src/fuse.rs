@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use device::{Notice, OpenChannel, VectorCmd, VectorDone};
-use flash::{Chunk, Geometry, Timing};
+use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
 use port::{Port, Ring, Time};
 
 /// A drive of which a test keeps a hold while a stack has it: it is looked at,
@@ -70,6 +70,10 @@ impl<D: OpenChannel> OpenChannel for Fuse<D> {
 
     fn chunk(&self, chunk_index: usize) -> Chunk {
         self.drive.borrow().chunk(chunk_index)
+    }
+
+    fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
+        self.drive.borrow().failed_of(ppa, count)
     }
 
     fn depth(&self) -> usize {

@@ -113,7 +113,8 @@ pub struct Chunk {
     /// When its first block was programmed, in units of 2^[`SINCE_BITS`] ns of
     /// drive time, where errors are modelled.
     pub since: u32,
-    /// Blocks below `programmed` that cannot be read: their programs failed.
+    /// Blocks below `programmed` that cannot be read: their programs failed. Of a chunk
+    /// that stands for several they may be the first of more.
     pub failed: [FailedRun; MAX_FAILED],
     /// The worst that its reads came to since its erase, as far as the drive
     /// has said so.

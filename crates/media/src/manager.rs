@@ -8,7 +8,7 @@
 
 use device::notices::MAX_NOTICES;
 use device::{Addresses, Notice, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Chunk, ChunkState, Geometry, Ppa};
+use flash::{BlockBits, Chunk, ChunkState, Geometry, Ppa};
 use port::{Ring, Slots, Time, Turn};
 
 use crate::claim::{Claim, Pace};
@@ -207,6 +207,11 @@ impl<D: OpenChannel> Media<D> {
             return Chunk::default();
         }
         self.device.chunk(self.part(target).addressing.chunk_below(chunk))
+    }
+
+    /// Which blocks of a target's failed programs left.
+    pub(crate) fn failed_of(&self, target: usize, ppa: Ppa, count: u32) -> BlockBits {
+        self.device.failed_of(self.part(target).addressing.below(ppa), count)
     }
 
     /// The geometry that a target sees.

@@ -14,7 +14,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Notice, OpenChannel, VectorCmd, VectorDone};
-use flash::{Chunk, Geometry, Ppa, Timing};
+use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
 use port::{Port, Ring, Time};
 
 use crate::claim::Claim;
@@ -157,6 +157,15 @@ impl<D: OpenChannel> OpenChannel for Partition<D> {
         match &self.media {
             Some(media) => media.chunk_of(self.number, chunk_index),
             None => *self.seen.get(chunk_index).expect(LENT),
+        }
+    }
+
+    fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
+        match &self.media {
+            Some(media) => media.failed_of(self.number, ppa, count),
+            None => self
+                .chunk(self.geometry.chunk_index(ppa))
+                .failed_of(self.geometry.block(ppa), count),
         }
     }
 

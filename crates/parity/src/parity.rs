@@ -6,7 +6,7 @@ use device::{
     Addresses, Content, Notice, NoticeMask, NoticeState, OpenChannel, VectorCmd, VectorDone,
     VectorOp,
 };
-use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
+use flash::{BlockBits, Chunk, Geometry, Ppa, Timing, block_bits};
 use port::lazy::table;
 use port::{Buffer, Part, Port, Ring, Slots, Status, Stories, Story, Time, Whose};
 
@@ -409,6 +409,13 @@ impl<D: OpenChannel> OpenChannel for Parity<D> {
             return Chunk::default();
         }
         self.members(chunk_index).describe(&self.supers[chunk_index])
+    }
+
+    fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
+        let (sb, from) = (self.layout.upper.chunk_index(ppa), self.layout.upper.block(ppa));
+        let (members, wp) = (self.members(sb), self.supers[sb].wp);
+        let failed = |i: &u32| from + i < wp && members.has_failed(from + i);
+        (0..count).filter(failed).fold(0, |bits, i| bits | block_bits(i as usize, 1))
     }
 
     fn depth(&self) -> usize {

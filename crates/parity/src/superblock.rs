@@ -16,7 +16,7 @@
 //! begun all that its members have is of this life.
 
 use device::OpenChannel;
-use flash::{Chunk, ChunkState, FailedRun};
+use flash::{Chunk, ChunkState, FailedRun, MAX_ROW_BLOCKS};
 
 use crate::layout::Layout;
 
@@ -191,8 +191,13 @@ impl<D: OpenChannel> Members<'_, D> {
         chunk
     }
 
-    /// The failed programs of all members, in as few runs as a chunk has: each
-    /// begins with a failed block and may have others in it.
+    /// Whether the program of a block failed.
+    pub fn has_failed(&self, block: u32) -> bool {
+        let (_, data, below) = self.layout.place(block);
+        self.chunk(data).failed_of(below, 1) != 0
+    }
+
+    /// The first failed programs of all members, as many as a chunk has.
     fn failed(&self, programmed: u32) -> [FailedRun; flash::chunk::MAX_FAILED] {
         let mut runs = <[FailedRun; flash::chunk::MAX_FAILED]>::default();
         if !(0..self.layout.data_members()).any(|data| self.chunk(data).has_failed()) {
@@ -200,23 +205,22 @@ impl<D: OpenChannel> Members<'_, D> {
         }
         let mut from = 0;
         for run in &mut runs {
-            let mut next = programmed;
-            for data in 0..self.layout.data_members() {
-                let failed = self.chunk(data).failed;
-                let blocks = failed.iter().flat_map(|run| run.block()..run.block() + run.count());
-                for block in blocks.map(|block| self.layout.block_of(data, block)) {
-                    if (from..programmed).contains(&block) {
-                        next = next.min(block);
-                    }
-                }
-            }
-            if next == programmed {
-                break;
-            }
-            let end = (next + 64).min(programmed);
-            *run = FailedRun::new(next, end - next);
-            from = end;
+            let Some(first) = self.next_failed(from, programmed) else { break };
+            let blocks = (first..programmed).take(MAX_ROW_BLOCKS as usize);
+            let count = blocks.take_while(|&block| self.has_failed(block)).count() as u32;
+            *run = FailedRun::new(first, count);
+            from = first + count;
         }
         runs
+    }
+
+    /// The first block from `from` on whose program failed, below `end`.
+    fn next_failed(&self, from: u32, end: u32) -> Option<u32> {
+        let failed = (0..self.layout.data_members()).flat_map(|data| {
+            let runs = self.chunk(data).failed;
+            let blocks = runs.into_iter().flat_map(|run| run.block()..run.block() + run.count());
+            blocks.map(move |block| self.layout.block_of(data, block))
+        });
+        failed.filter(|block| (from..end).contains(block)).min()
     }
 }

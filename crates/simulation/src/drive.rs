@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use faults::{DelayPort, FaultPort, WrongPort};
-use flash::{Chunk, Geometry, Ppa, Timing};
+use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
 use parity::{Parity, ParityError};
 use port::{Port, Ring, Slots, Status, Time};
 
@@ -234,6 +234,13 @@ impl OpenChannel for Drive {
         match self {
             Drive::Parity(parity) => parity.chunk(chunk_index),
             drive => drive.powered().chunk(chunk_index),
+        }
+    }
+
+    fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
+        match self {
+            Drive::Parity(parity) => parity.failed_of(ppa, count),
+            drive => drive.powered().failed_of(ppa, count),
         }
     }
 

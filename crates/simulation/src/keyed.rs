@@ -2,9 +2,10 @@
 //! drive, cut at any event and recovered.
 //!
 //! Everything that is read is held against the model. No operation of the flash fails
-//! here, so no request may but for want of room; what it does with faults the target's
-//! own tests look at.
+//! here, but programs of some drives with parity; so no request may fail but for want of
+//! room. What the target does with other faults its own tests look at.
 
+use faults::{Access, MediumFault, MediumRule, Trigger};
 use flash::{Dimensions, Geometry};
 use targets::kv::mutation::Mutation;
 use targets::kv::{KvConfig, reserve_chunks};
@@ -23,6 +24,9 @@ mod world;
 
 /// Stream of the random numbers of these drives.
 const STREAM: u64 = 503;
+
+/// Stream of the random numbers that say which of them have parity.
+const PARITY: u64 = 504;
 
 /// One life in so many is of this target.
 pub(crate) const ONE_IN: u64 = 8;
@@ -62,7 +66,7 @@ impl Drive {
         (setup.protected, setup.parity) = (false, 0);
         let pages_at_once = rng.one_of(&[1, 1, 2, 3]);
         let (keys, spare) = (100 + rng.below(100), [0.1, 0.3, 0.5][rng.below(3) as usize]);
-        let small = Dimensions {
+        let mut small = Dimensions {
             groups: 1 + rng.below(2) as u32,
             pus: 1 + rng.below(3) as u32,
             chunks: 8 + rng.below(6) as u32,
@@ -72,7 +76,17 @@ impl Drive {
             pages_at_once,
         };
         let geometry = |dim| Geometry::new(dim).expect("the ranges are those of a geometry");
-        let more = reserve_chunks(&geometry(small), keys);
+        // What is broken is to be told from what fails.
+        let parity = if plan.broken.is_none() { take_parity(&mut setup, plan.seed) } else { 0 };
+        let more = match parity {
+            0 => reserve_chunks(&geometry(small), keys),
+            width => {
+                let pus = small.groups * small.pus;
+                small = Dimensions { groups: width, pus, ..small };
+                let seen = parity::geometry(&geometry(small), width);
+                reserve_chunks(&seen.expect("the width divides the units"), keys)
+            }
+        };
         setup.geometry = geometry(Dimensions { chunks: small.chunks + more, ..small });
         let depth = [1, 4, 16, 30][rng.below(4) as usize];
         let config = KvConfig {
@@ -90,8 +104,26 @@ impl Drive {
     /// In a line, for a report.
     pub fn in_words(&self) -> String {
         let (dim, troubles) = (self.setup.geometry.dimensions(), self.setup.troubles.in_words());
-        format!("keyed: {dim:?}, {:?}, {} keys, {troubles}", self.config, self.names)
+        let (config, parity) = (self.config, self.setup.parity);
+        format!("keyed: {dim:?}, {config:?}, {} keys, parity {parity}, {troubles}", self.names)
     }
+}
+
+/// Some drives have parity; in half of these programs of the medium fail, which the drive
+/// remembers. Not where there is a cache: what a cut takes there of a large value is zeros
+/// with parity, and its record is believed. Gives the width, 0 for none.
+fn take_parity(setup: &mut Setup, seed: u64) -> u32 {
+    let mut rng = Rng::new(seed, PARITY);
+    if setup.troubles.cached || !rng.one_in(4) {
+        return 0;
+    }
+    setup.parity = 3 + rng.below(2) as u32;
+    if rng.below(2) == 0 {
+        let fault = MediumFault::Fail { on: Access::Program, permanent: false };
+        let trigger = Trigger { probability: rng.one_of(&[2e-3, 2e-4]), ..Trigger::default() };
+        setup.troubles.damage.push(MediumRule { fault, trigger });
+    }
+    setup.parity
 }
 
 /// Lives the life of a plan.

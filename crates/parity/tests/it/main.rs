@@ -2,5 +2,7 @@
 //! linked costs as much as all of them.
 
 mod common;
+mod failures;
+mod kv;
 mod model;
 mod pblk;

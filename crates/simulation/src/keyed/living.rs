@@ -46,6 +46,7 @@ impl Living for World {
         let powered = flash.drive(&setup.timing, fresh, seed).expect("memory for a drive");
         let below = Drive::new(powered, flash, &troubles, seed);
         let below = below.expect("the rules are for vector commands");
+        let below = below.with_parity(setup.parity).expect("a setup's width fits its drive");
         match Kv::recover(below, self.drive.config, Time::ZERO) {
             _ if rig.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
             _ if rig.is_off() => Ok(rig.cut_in_start(*now, events)),

@@ -55,8 +55,13 @@ impl World {
 
     pub(super) fn completed(&mut self, done: KvDone) -> Result<(), Violation> {
         let Powered { rig, now, .. } = &mut self.powered;
-        self.host.completed(done, Excuse::default(), rig, *now)
+        self.host.completed(done, excuse(rig), rig, *now)
     }
+}
+
+/// Chunks of which programs failed are lost.
+fn excuse(rig: &Rig) -> Excuse {
+    Excuse { unread: false, unwritten: rig.flash.struck().damage > 0 }
 }
 
 impl Site for Powered {
@@ -69,7 +74,7 @@ impl Site for Powered {
     }
 
     fn excuse(&self) -> Excuse {
-        Excuse::default()
+        excuse(&self.rig)
     }
 
     fn act(&mut self, req: KvReq) -> Result<KvDone, Violation> {

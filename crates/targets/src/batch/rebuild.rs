@@ -65,8 +65,8 @@ impl<D: OpenChannel> Batch<D> {
             }
             let (start, known) = (self.geometry.chunk_start(chunk).0, self.device.chunk(chunk));
             let blocks: Vec<Ppa> = (0..known.programmed)
-                .filter(|&block| known.failed_of(block, 1) == 0)
                 .map(|block| Ppa(start + u64::from(block)))
+                .filter(|&at| self.device.failed_of(at, 1) == 0)
                 .collect();
             if !blocks.iter().any(|&at| wanted(at)) {
                 continue;

@@ -136,7 +136,7 @@ pub(super) fn was_written<D: OpenChannel>(
 ) -> bool {
     let chunk = runner.device.chunk(geometry.chunk_index(at));
     let block = geometry.block(at);
-    block < chunk.programmed && chunk.failed_of(block, 1) == 0
+    block < chunk.programmed && runner.device.failed_of(at, 1) == 0
 }
 
 /// Where a row of the log is that was read once.

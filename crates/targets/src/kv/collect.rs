@@ -119,12 +119,12 @@ impl<D: OpenChannel> Kv<D> {
             let row = self.collector.next;
             self.collector.next += 1;
             let blocks = self.geometry.row_blocks();
-            if self.device.chunk(chunk).failed_of(row * blocks, blocks) != 0 {
+            let (ppa, cookie) = (self.space.row_ppa(chunk, row), Cookie::Collect(row));
+            if self.device.failed_of(ppa, blocks) != 0 {
                 continue;
             }
             let buffer = self.collector.free.pop().expect("it was looked at");
             self.collector.reads += 1;
-            let (ppa, cookie) = (self.space.row_ppa(chunk, row), Cookie::Collect(row));
             self.send(cookie, VectorOp::Read, Content::Whole, ppa, blocks as u8, buffer);
         }
         let is_over = self.collector.next == rows

@@ -63,14 +63,14 @@ struct Found {
 }
 
 /// The rows of a chunk of which no program failed.
-fn rows<D: OpenChannel>(
-    device: &D,
-    geometry: &Geometry,
+fn rows<'a, D: OpenChannel>(
+    device: &'a D,
+    geometry: &'a Geometry,
     chunk: usize,
-) -> impl Iterator<Item = u32> + use<D> {
+) -> impl Iterator<Item = u32> + use<'a, D> {
     let (of, blocks) = (device.chunk(chunk), geometry.row_blocks());
     let programmed = if of.state == ChunkState::Offline { 0 } else { of.programmed / blocks };
-    (0..programmed).filter(move |row| of.failed_of(row * blocks, blocks) == 0)
+    (0..programmed).filter(move |&row| device.failed_of(row_ppa(geometry, chunk, row), blocks) == 0)
 }
 
 impl<D: OpenChannel> Kv<D> {

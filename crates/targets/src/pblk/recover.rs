@@ -26,6 +26,8 @@
 //! cannot be read yet, all are padded on by that before anything is read. A root that not
 //! every mirror has is written anew to all.
 
+use std::collections::BTreeSet;
+
 use device::{Content, OpenChannel};
 use flash::{Chunk, ChunkState, ErrorLevel, Ppa, TAG_BYTES, Tag};
 use ftl::{Ended, Job, all_chunks, is_read, pieces};
@@ -350,13 +352,15 @@ impl<D: OpenChannel> Pblk<D> {
         });
         let chunks: Vec<Chunk> =
             (0..geometry.chunk_slots()).map(|i| self.device.chunk(i)).collect();
+        let failed = self.failed_blocks();
         let mut runner = Runner::new(&mut self.device, now);
         runner.run(jobs, |job, ended| {
             scan.rows += 1;
             let chunk = geometry.chunk_index(job.ppa);
             // What a failed program was to write went elsewhere.
-            let known = chunks[chunk].failed_of(geometry.block(job.ppa), job.count);
-            if ended.failed == 0 || ended.failed & !known != 0 {
+            let is_known = |i: u32| failed.contains(&Ppa(job.ppa.0 + u64::from(i)));
+            let mut unread = (0..job.count).filter(|&i| ended.failed >> i & 1 == 1);
+            if ended.failed == 0 || !unread.all(is_known) {
                 check_read(&job, &ended)?;
             }
             let in_open = chunks[chunk].programmed < size;
@@ -383,6 +387,19 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         Ok((scan, Box::new(load), runner.now))
+    }
+
+    /// The blocks whose programs failed.
+    fn failed_blocks(&self) -> BTreeSet<Ppa> {
+        let (device, geometry) = (&self.device, &self.geometry);
+        let spoilt = all_chunks(geometry).filter(|&chunk| device.chunk(chunk).has_failed());
+        let rows = spoilt.flat_map(|at| pieces(geometry, at, 0..device.chunk(at).programmed));
+        let blocks = rows.flat_map(|(ppa, count)| {
+            let failed = device.failed_of(ppa, count);
+            let failed = (0..u64::from(count)).filter(move |i| failed >> i & 1 == 1);
+            failed.map(move |i| Ppa(ppa.0 + i))
+        });
+        blocks.collect()
     }
 
     /// Decides what becomes of each chunk of data.

@@ -72,7 +72,6 @@ impl Search {
     ) -> Result<u64, PblkError> {
         let row = geometry.row_blocks();
         let start = geometry.chunk_start(chunk).0;
-        let of = runner.device.chunk(chunk);
         // A row that cannot be read, or is no part of a root; of a failed
         // program it is no loss.
         let (mut newest, mut unknown) = (0, false);
@@ -85,7 +84,7 @@ impl Search {
                 Row::Root(first, number) => (first, number),
                 Row::Padding => continue,
                 Row::Unknown => {
-                    let is_loss = of.failed_of(rows * row, 1) == 0;
+                    let is_loss = runner.device.failed_of(at(rows), 1) == 0;
                     (unknown, self.damaged) = (unknown | is_loss, self.damaged | is_loss);
                     continue;
                 }
@@ -104,7 +103,7 @@ impl Search {
             for ppa in blocks {
                 if let Err(e) = read_block(runner, ppa, &mut bytes) {
                     stopped(e)?;
-                    all_read &= of.failed_of(geometry.block(ppa), 1) != 0;
+                    all_read &= runner.device.failed_of(ppa, 1) != 0;
                 }
             }
             match Root::load(&bytes) {

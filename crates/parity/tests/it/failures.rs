@@ -1,0 +1,132 @@
+//! What fails below: programs, and what is told of them.
+
+use crate::common::{Broken, durable, power_cut, timing};
+use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Ppa};
+use parity::Parity;
+use port::{Buffer, Port, Ring, Status, Time};
+
+type Drive = Parity<Device<ScriptedMedium>>;
+
+const WIDTH: u32 = 4;
+
+fn geometry() -> Geometry {
+    let (planes, page_bytes) = (2, 8192);
+    let dim =
+        Dimensions { groups: 4, chunks: 6, pages: 6, planes, page_bytes, ..Dimensions::LEAST };
+    Geometry::new(dim).unwrap()
+}
+
+fn new(broken: &Broken) -> Drive {
+    let medium = durable(&geometry(), 8, broken);
+    Parity::new(Device::new(&geometry(), &timing(), medium).unwrap(), WIDTH).unwrap()
+}
+
+/// The same after power went and came.
+fn restarted(drive: Drive) -> Drive {
+    let mut medium = drive.into_below().cut();
+    let chunks = power_cut(&mut medium, 1);
+    let device = Device::restore(&geometry(), &timing(), medium, &chunks).unwrap();
+    Parity::new(device, WIDTH).unwrap()
+}
+
+/// Does all at once, and gives how each ended, in their order.
+fn run<D: OpenChannel>(
+    drive: &mut Parity<D>,
+    now: &mut Time,
+    cmds: Vec<VectorCmd>,
+) -> Vec<VectorDone> {
+    let count = cmds.len().max(1);
+    let (mut queue, mut done) = (Ring::new(count), Ring::new(count));
+    for (cookie, cmd) in (0..).zip(cmds) {
+        queue.push(VectorCmd { cookie, ..cmd }).unwrap();
+    }
+    let (mut all, mut left) = (Vec::new(), queue.len());
+    while left > 0 {
+        drive.submit(*now, &mut queue);
+        *now = drive.next_event().expect("the drive hangs").max(*now);
+        drive.advance(*now, &mut done);
+        while let Some(one) = done.pop() {
+            all.push(one);
+            left -= 1;
+        }
+    }
+    all.sort_by_key(|one| one.cookie);
+    all
+}
+
+fn cmd(op: VectorOp, ppa: Ppa, count: u32) -> VectorCmd {
+    let has_data = matches!(op, VectorOp::Read | VectorOp::Write);
+    let bytes = if has_data { count as usize * 8 } else { 0 };
+    let buffer = Buffer::zeroed(bytes).unwrap();
+    VectorCmd::new(0, op, Content::Data, (ppa, count as u8), buffer)
+}
+
+/// Writes a superblock to its end, or until a program fails; so many rows at once. Gives of
+/// each block whether its write completed.
+fn fill(drive: &mut Drive, now: &mut Time, sb: usize, at_once: u32) -> Vec<bool> {
+    let upper = *drive.geometry();
+    let (row, start, mut wrote) = (upper.row_blocks(), upper.chunk_start(sb).0, Vec::new());
+    while wrote.len() < upper.chunk_blocks() as usize {
+        let from = wrote.len() as u32;
+        let rows = at_once.min((upper.chunk_blocks() - from) / row);
+        let at = |n: u32| Ppa(start + u64::from(from + n * row));
+        let cmds = (0..rows).map(|n| cmd(VectorOp::Write, at(n), row)).collect();
+        let done = run(drive, now, cmds);
+        let each = done.iter().map(|done| done.status.is_ok());
+        wrote.extend(each.flat_map(|is_ok| (0..row).map(move |_| is_ok)));
+        if wrote.contains(&false) {
+            break;
+        }
+    }
+    wrote
+}
+
+/// Superblocks with a failed program, and those with more than a descriptor has room for.
+fn see_failures(drive: &mut Drive, now: &mut Time, wrote: &[(usize, Vec<bool>)]) -> (u32, u32) {
+    let upper = *drive.geometry();
+    let (mut some, mut many) = (0, 0);
+    for (sb, wrote) in wrote {
+        let (start, of) = (upper.chunk_start(*sb).0, drive.chunk(*sb));
+        let (mut told, mut by_descriptor) = (0, 0);
+        for (block, &wrote) in (0..of.wp).zip(wrote) {
+            let ppa = Ppa(start + u64::from(block));
+            let has_failed = drive.failed_of(ppa, 1) == 1;
+            let read = run(drive, now, vec![cmd(VectorOp::Read, ppa, 1)]).remove(0);
+            let is_lost = read.status == Status::UNRECOVERED_READ;
+            assert_eq!(has_failed, is_lost, "superblock {sb}, block {block}: {}", read.status);
+            assert!(!(has_failed && wrote), "superblock {sb}, block {block} was written");
+            let in_run = of.failed_of(block, 1) == 1;
+            assert!(has_failed || !in_run, "superblock {sb}, block {block}: {of:?}");
+            (told, by_descriptor) =
+                (told + u32::from(has_failed), by_descriptor + u32::from(in_run));
+        }
+        assert_eq!(of.has_failed(), told > 0, "superblock {sb}");
+        (some, many) = (some + u32::from(told > 0), many + u32::from(told > by_descriptor));
+    }
+    (some, many)
+}
+
+/// However many there are, and also after a restart.
+#[test]
+fn each_failed_program_is_told_and_no_other_block() {
+    let broken = Broken::default();
+    broken.programs.set(250_000);
+    let (mut some, mut many) = (0, 0);
+    for at_once in [1, 3, 6, 9, 12, 15] {
+        let (mut drive, mut now) = (new(&broken), Time::ZERO);
+        let upper = *drive.geometry();
+        let chunks = upper.pus_channels_first().flat_map(|pu| {
+            let of_unit = 0..upper.chunks();
+            of_unit.map(move |n| upper.chunk_of(pu, n))
+        });
+        let wrote: Vec<(usize, Vec<bool>)> =
+            chunks.map(|sb| (sb, fill(&mut drive, &mut now, sb, at_once))).collect();
+        let found = see_failures(&mut drive, &mut now, &wrote);
+        let mut drive = restarted(drive);
+        assert_eq!(see_failures(&mut drive, &mut now, &wrote), found);
+        (some, many) = (some + found.0, many + found.1);
+    }
+    assert!(some > 10 && many > 1, "{some}, {many}");
+}
