@@ -35,15 +35,15 @@ impl<D: OpenChannel> Ruled<D> {
         let closed = closed.copied().chain(open.map(|open| open.0));
         let programmed = |chunk: usize| target.device.chunk(chunk).programmed;
         let written: Vec<(usize, u32)> = closed.map(|chunk| (chunk, programmed(chunk))).collect();
-        let jobs = written
-            .iter()
-            .flat_map(|&(chunk, blocks)| pieces(&geometry, chunk, 0..blocks))
-            .map(|piece| Job::read(Content::Tags, piece));
+        let rows = written.iter().flat_map(|&(chunk, n)| pieces(&geometry, chunk, 0..n));
+        // Nothing is in a row whose program failed.
+        let rows = rows.filter(|&(ppa, count)| target.device.failed_of(ppa, count) == 0);
+        let jobs: Vec<Job> = rows.map(|piece| Job::read(Content::Tags, piece)).collect();
         let mut found: Vec<Found> = Vec::new();
         let entries = target.blocks.tombs.len() as u64;
         let (writer, mut is_of_another) = (target.blocks.writer, false);
         let mut runner: Runner<'_, D, RuledError> = Runner::new(&mut target.device, now);
-        runner.run(jobs, |job, ended| {
+        runner.run(jobs.into_iter(), |job, ended| {
             if !ftl::is_read(ended.status) {
                 return Err(RuledError::Unread(ended.status));
             }

@@ -1,7 +1,7 @@
 //! What readers found.
 
-use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Timing};
+use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Geometry, Medium, Moved, Ppa, RamMedium, Timing};
 use ftl::{Over, Start, Target};
 use port::{BlockOp, Port, Ring, Status, Time};
 
@@ -132,6 +132,64 @@ fn nothing_is_erased_when_something_failed() {
         assert!(!go(&mut drive, BlockOp::Flush, 0).is_ok());
         assert_eq!(drive.below().erases, after, "{op:?}, {erases} before");
     }
+}
+
+/// A medium of which one program fails.
+struct FailsOnce {
+    below: RamMedium,
+    programs: u32,
+}
+
+impl Medium for FailsOnce {
+    fn kept(&self) -> u32 {
+        self.below.kept()
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        self.programs += 1;
+        if self.programs == 200 {
+            return Moved::Failed;
+        }
+        self.below.program(at, count, data, tags)
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        self.below.read(at, count, data, tags)
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.below.reset(chunk)
+    }
+    fn barrier(&mut self) -> Moved {
+        self.below.barrier()
+    }
+}
+
+/// A program that fails makes a drive read-only until its next start: then it takes writes, and
+/// what was flushed is there.
+#[test]
+fn it_starts_after_a_program_failed() {
+    let (sound, small) = small("null");
+    let (geometry, timing) = (*sound.geometry(), sound.timing().clone());
+    let below = RamMedium::new(&geometry, sound.kept()).unwrap();
+    let device = Device::new(&geometry, &timing, FailsOnce { below, programs: 0 }).unwrap();
+    let blocks = small.bytes / 4096;
+    let rules = block_drive(blocks, 8, true);
+    let config = RuledConfig { bytes: small.bytes, rules, control: None, remotes: Vec::new() };
+    let mut drive = Ruled::new(device, &config).unwrap();
+    let write = |drive: &mut Ruled<_>, lba| {
+        let done = run(drive, vec![request(0, BlockOp::Write, lba, 1)]);
+        done[0].status.is_ok()
+    };
+    assert!((0..50).all(|lba| write(&mut drive, lba)));
+    assert!(run(&mut drive, vec![request(0, BlockOp::Flush, 0, 0)])[0].status.is_ok());
+    let led: Vec<_> = (0..50).map(|lba| drive.leads(blocks + lba)).collect();
+    let taken = (50..blocks).take_while(|&lba| write(&mut drive, lba)).count() as u64;
+    assert!(drive.is_read_only() && taken < blocks - 50);
+    let below = Box::new(drive).into_below();
+    let failed = ftl::all_chunks(&geometry).filter(|&chunk| below.chunk(chunk).has_failed());
+    assert_eq!(failed.count(), 1);
+    let (mut drive, _) = Ruled::recover(below, &config, Time::ZERO).unwrap();
+    assert_eq!((0..50).map(|lba| drive.leads(blocks + lba)).collect::<Vec<_>>(), led);
+    assert!((0..2 * blocks).all(|n| write(&mut drive, n % blocks)));
+    assert!(run(&mut drive, vec![request(0, BlockOp::Flush, 0, 0)])[0].status.is_ok());
 }
 
 /// Whose a block is follows from the set that decides it, also where another has fewer
