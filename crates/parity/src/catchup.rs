@@ -276,8 +276,9 @@ impl<D: OpenChannel> Parity<D> {
         }
         let lane = self.lanes.take_as_is();
         self.supers[sb].busy = true;
+        let (all, cookie, whose) = (self.layout.width, Cookie::Lane(lane), Whose::Metadata);
         self.lanes[lane].job =
-            if self.erase(sb, self.layout.width, Cookie::Lane(lane), Whose::Metadata) {
+            if self.retire_spoilt(sb, all, cookie, whose) || self.erase(sb, all, cookie, whose) {
                 Job::Clean(sb)
             } else {
                 Job::Flush(sb, self.send_flush(Cookie::Lane(lane), Buffer::empty()))

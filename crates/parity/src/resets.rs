@@ -12,10 +12,15 @@
 //!
 //! A superblock of which a member is lost is offline once the others are
 //! erased.
+//!
+//! A retirement is a reset that takes members out of use: those of which a
+//! program failed, or else the one with the first row. So the superblock is
+//! offline, also after a restart. Where a cut comes between the two, the member
+//! is retired when the superblock is made ready for its next write.
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{BlockBits, ChunkState, Ppa, block_bits};
-use port::{Status, Whose};
+use flash::{BlockBits, Chunk, ChunkState, Ppa, block_bits};
+use port::{Buffer, Status, Whose};
 
 use crate::commands::{Cookie, address, fill};
 use crate::parity::Parity;
@@ -30,7 +35,7 @@ impl<D: OpenChannel> Parity<D> {
         let count = cmd.count;
         let id = self.enter(cmd);
         self.commands[id].left = u32::from(count);
-        self.commands[id].again = (1 + self.layout.width) * u32::from(count);
+        self.commands[id].again = (3 + self.layout.width) * u32::from(count);
         for i in 0..count {
             let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
             self.close(sb);
@@ -57,7 +62,11 @@ impl<D: OpenChannel> Parity<D> {
             let of = &self.supers[sb];
             let wrong = if of.wp == 0 && self.members(sb).is_lame() {
                 Status::OFFLINE_CHUNK
-            } else if of.wp == 0 || of.inside > 0 || twice || upper.block(ppa) != 0 {
+            } else if (of.wp == 0 && cmd.op == VectorOp::Reset)
+                || of.inside > 0
+                || twice
+                || upper.block(ppa) != 0
+            {
                 Status::INVALID_RESET
             } else {
                 continue;
@@ -72,30 +81,64 @@ impl<D: OpenChannel> Parity<D> {
     /// others that are.
     fn send_reset(&mut self, id: u32, i: u8) {
         let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
-        let count = if self.members(sb).is_begun() { 1 } else { self.layout.width };
-        let whose = self.commands[id].cmd.whose;
-        if !self.erase(sb, count, Cookie::Reset(id, i), whose) {
+        let members = if self.members(sb).is_begun() { 1 } else { self.layout.width };
+        let (cookie, whose) = (Cookie::Reset(id, i), self.commands[id].cmd.whose);
+        let retires = self.commands[id].cmd.op == VectorOp::Retire;
+        let is_sent = (retires && self.retire_spoilt(sb, members, cookie, whose))
+            || self.erase(sb, members, cookie, whose)
+            || (retires && self.retire_first(sb, cookie, whose));
+        if !is_sent {
             self.reset_over(id, i, sb);
         }
     }
 
-    /// Erases those of the first `count` members that are written. False where
-    /// none is.
-    pub(crate) fn erase(&mut self, sb: usize, count: u32, cookie: Cookie, whose: Whose) -> bool {
+    /// Erases those of the first `members` that are written. False where none
+    /// is.
+    pub(crate) fn erase(&mut self, sb: usize, members: u32, cookie: Cookie, whose: Whose) -> bool {
+        self.send_erase(VectorOp::Reset, sb, members, is_written, cookie, whose)
+    }
+
+    /// Retires those of the first `members` of which a program failed. False
+    /// where none did.
+    pub(crate) fn retire_spoilt(
+        &mut self,
+        sb: usize,
+        members: u32,
+        cookie: Cookie,
+        whose: Whose,
+    ) -> bool {
+        let size = self.layout.chunk_blocks_below();
+        let is_spoilt = |chunk: &Chunk| is_written(chunk) && chunk.is_spoilt(size);
+        self.send_erase(VectorOp::Retire, sb, members, is_spoilt, cookie, whose)
+    }
+
+    /// Retires the member with the first row. False where one is offline.
+    fn retire_first(&mut self, sb: usize, cookie: Cookie, whose: Whose) -> bool {
+        !self.members(sb).is_lame()
+            && self.send_erase(VectorOp::Retire, sb, 1, |_| true, cookie, whose)
+    }
+
+    /// Erases or retires those of the first `members` that are `chosen`. False
+    /// where none is.
+    fn send_erase(
+        &mut self,
+        op: VectorOp,
+        sb: usize,
+        members: u32,
+        chosen: impl Fn(&Chunk) -> bool,
+        cookie: Cookie,
+        whose: Whose,
+    ) -> bool {
         let mut list = self.list();
         let (layout, device) = (&self.layout, &self.device);
-        let is_written = |chunk: &usize| {
-            matches!(device.chunk(*chunk).state, ChunkState::Open | ChunkState::Closed)
-        };
-        let chunks = layout.chunks(sb).take(count as usize);
-        let written = chunks.filter(is_written).map(|chunk| layout.at(chunk, 0));
-        let count = fill(&mut list, written);
+        let chunks = layout.chunks(sb).take(members as usize);
+        let chosen = chunks.filter(|&chunk| chosen(&device.chunk(chunk)));
+        let count = fill(&mut list, chosen.map(|chunk| layout.at(chunk, 0)));
         if count == 0 {
             self.lists.push(list);
             return false;
         }
-        let buffer = port::Buffer::empty();
-        let (op, content, list) = (VectorOp::Reset, Default::default(), Some(list));
+        let (content, list, buffer) = (Default::default(), Some(list), Buffer::empty());
         let cmd = VectorCmd { cookie: 0, op, content, whose, count, ppa: Ppa(0), list, buffer };
         self.send(cookie, cmd);
         true
@@ -106,7 +149,7 @@ impl<D: OpenChannel> Parity<D> {
         let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
         let is_begun = self.members(sb).is_begun();
         let command = &mut self.commands[id];
-        if !done.status.is_ok() {
+        if !done.status.is_ok() && !is_wanted(command.cmd.op, done.status) {
             command.status = command.status.and(done.status);
             command.failed |= block_bits(i.into(), 1);
         }
@@ -124,7 +167,7 @@ impl<D: OpenChannel> Parity<D> {
     fn reset_over(&mut self, id: u32, i: u8, sb: usize) {
         let is_lame = self.members(sb).is_lame();
         let command = &mut self.commands[id];
-        if is_lame {
+        if is_lame && !is_wanted(command.cmd.op, Status::OFFLINE_CHUNK) {
             command.status = command.status.and(Status::OFFLINE_CHUNK);
             command.failed |= block_bits(i.into(), 1);
         }
@@ -136,8 +179,7 @@ impl<D: OpenChannel> Parity<D> {
         of.busy = false;
         of.erased = self.flushes;
         if has_failed && of.inside == 0 {
-            let (life, pass, erased) = (of.life, of.pass, of.erased);
-            self.supers[sb] = Super { life, pass, erased, ..self.members(sb).survey() };
+            self.look_again(sb);
         } else if has_failed {
             self.fail(sb);
         }
@@ -146,4 +188,20 @@ impl<D: OpenChannel> Parity<D> {
             self.complete(id);
         }
     }
+
+    /// A superblock is what its members are, as at a start.
+    pub(crate) fn look_again(&mut self, sb: usize) {
+        let Super { life, pass, erased, .. } = self.supers[sb];
+        self.supers[sb] = Super { life, pass, erased, ..self.members(sb).survey() };
+    }
+}
+
+/// Whether a chunk has anything to erase.
+fn is_written(chunk: &Chunk) -> bool {
+    matches!(chunk.state, ChunkState::Open | ChunkState::Closed)
+}
+
+/// Whether a status says what a command wants: to be offline.
+fn is_wanted(op: VectorOp, status: Status) -> bool {
+    op == VectorOp::Retire && status == Status::OFFLINE_CHUNK
 }

@@ -1,9 +1,11 @@
-//! What fails below: programs, and what is told of them.
+//! What fails below: programs, and what is told of them and becomes of their superblock.
 
-use crate::common::{Broken, durable, power_cut, timing};
+use std::rc::Rc;
+
+use crate::common::{Broken, Fused, durable, power_cut, timing};
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use faults::ScriptedMedium;
-use flash::{Dimensions, Geometry, Ppa};
+use flash::{Cause, Chunk, ChunkState, Dimensions, Geometry, Ppa};
 use parity::Parity;
 use port::{Buffer, Port, Ring, Status, Time};
 
@@ -129,4 +131,107 @@ fn each_failed_program_is_told_and_no_other_block() {
         (some, many) = (some + found.0, many + found.1);
     }
     assert!(some > 10 && many > 1, "{some}, {many}");
+}
+
+/// The members of a superblock, in the order of units.
+fn members(drive: &Drive, sb: usize) -> Vec<Chunk> {
+    let (lower, number) = (geometry(), sb as u32 % drive.geometry().chunks());
+    let units = lower.pus_channels_first();
+    units.map(|pu| drive.below().chunk(lower.chunk_of(pu, number))).collect()
+}
+
+/// It takes nothing, now and after a restart.
+fn assert_offline(drive: Drive, now: &mut Time, sb: usize) -> Drive {
+    let mut drive = drive;
+    for _ in 0..2 {
+        let ppa = drive.geometry().chunk_start(sb);
+        assert_eq!(drive.chunk(sb).state, ChunkState::Offline);
+        assert_eq!(drive.degraded(), 1);
+        let row = drive.geometry().row_blocks();
+        for (op, count) in [(VectorOp::Write, row), (VectorOp::Reset, 1), (VectorOp::Retire, 1)] {
+            let done = run(&mut drive, now, vec![cmd(op, ppa, count)]).remove(0);
+            assert_eq!(done.status, Status::OFFLINE_CHUNK, "{op:?}");
+        }
+        drive = restarted(drive);
+    }
+    drive
+}
+
+/// What failed is used no more, and nothing else is lost: the superblock is offline.
+#[test]
+fn what_is_retired_stays_out_of_use() {
+    for (failing, rows) in [(1_000_000, 1), (100_000, 3), (0, 1), (0, 0)] {
+        let broken = Broken::default();
+        let (mut drive, mut now) = (new(&broken), Time::ZERO);
+        let ppa = drive.geometry().chunk_start(2);
+        broken.programs.set(failing);
+        if rows > 0 {
+            let wrote = fill(&mut drive, &mut now, 2, rows);
+            assert_eq!(wrote.contains(&false), failing > 0);
+        }
+        broken.programs.set(0);
+        let spoilt: Vec<bool> = members(&drive, 2).iter().map(Chunk::has_failed).collect();
+        let done = run(&mut drive, &mut now, vec![cmd(VectorOp::Retire, ppa, 1)]).remove(0);
+        assert_eq!((done.status, done.failed), (Status::SUCCESS, 0));
+        let after = members(&drive, 2);
+        let retired: Vec<bool> =
+            after.iter().map(|chunk| chunk.why_offline() == Some(Cause::Retired)).collect();
+        match failing {
+            0 => assert_eq!(retired.iter().filter(|&&is_one| is_one).count(), 1),
+            _ => assert_eq!(retired, spoilt),
+        }
+        let rest = after.iter().filter(|chunk| chunk.why_offline().is_none());
+        assert!(rest.clone().all(|chunk| chunk.state == ChunkState::Free), "{after:?}");
+        assert_offline(drive, &mut now, 2);
+    }
+}
+
+/// Power goes in a retirement: the superblock is as it was, or is offline when it is to be
+/// written next.
+#[test]
+fn a_cut_takes_no_retirement_back() {
+    let (mut free, mut offline) = (0, 0);
+    for events in 0..40 {
+        let broken = Broken::default();
+        let (mut drive, mut now) = (new(&broken), Time::ZERO);
+        let upper = *drive.geometry();
+        let (ppa, row) = (upper.chunk_start(2), upper.row_blocks());
+        // The second row fails.
+        run(&mut drive, &mut now, vec![cmd(VectorOp::Write, ppa, row)]);
+        broken.programs.set(1_000_000);
+        let next = Ppa(ppa.0 + u64::from(row));
+        run(&mut drive, &mut now, vec![cmd(VectorOp::Write, next, row)]);
+        broken.programs.set(0);
+        let fuse = Fused::new(drive.into_below(), events);
+        let device = fuse.drive.clone();
+        let mut drive = Parity::new(fuse, WIDTH).unwrap();
+        let mut queue = Ring::new(1);
+        queue.put(|| cmd(VectorOp::Retire, ppa, 1));
+        drive.submit(now, &mut queue);
+        let mut done = Ring::new(1);
+        while let Some(at) = drive.next_event()
+            && done.is_empty()
+        {
+            now = now.max(at);
+            drive.advance(now, &mut done);
+        }
+        drop(drive);
+        let device = Rc::into_inner(device).unwrap().into_inner();
+        let mut drive = restarted(Parity::new(device, WIDTH).unwrap());
+        match drive.chunk(2).state {
+            ChunkState::Closed => assert!(drive.chunk(2).has_failed()),
+            ChunkState::Free => {
+                free += 1;
+                let done = run(&mut drive, &mut now, vec![cmd(VectorOp::Write, ppa, row)]);
+                assert!(!done[0].status.is_ok());
+                assert_offline(drive, &mut now, 2);
+            }
+            ChunkState::Offline => {
+                offline += 1;
+                assert_offline(drive, &mut now, 2);
+            }
+            ChunkState::Open => panic!("a program of it failed"),
+        }
+    }
+    assert!(free > 0 && offline > 0, "{free}, {offline}");
 }

@@ -341,10 +341,10 @@ impl Space {
         self.dying.iter().any(|&chunk| self.chunks[chunk].killed >= done)
     }
 
-    /// An erase is over.
+    /// An erase is over. One that was given up is used no more, whatever the drive says.
     pub fn erased(&mut self, chunk: usize, of: &Descriptor) {
         match of.state {
-            ChunkState::Free => self.give(chunk),
+            ChunkState::Free if !self.chunks[chunk].failed => self.give(chunk),
             _ => self.chunks[chunk] = Chunk { used: Use::Offline, ..Chunk::default() },
         }
     }
