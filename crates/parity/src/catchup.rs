@@ -12,7 +12,7 @@
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::TAG_BYTES;
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots, Whose};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots, Status, Whose};
 
 use crate::commands::Cookie;
 use crate::parity::Parity;
@@ -207,7 +207,7 @@ impl<D: OpenChannel> Parity<D> {
     }
 
     fn catch_up_done(&mut self, lane: u32, mut at: CatchUp, done: VectorDone) {
-        if !done.status.is_ok() {
+        if !matches!(done.status, Status::SUCCESS | Status::HIGH_ECC) {
             self.lanes[lane].give(done.buffer);
             self.lanes.give(lane);
             self.stripes.give(at.stripe);

@@ -323,6 +323,9 @@ impl<D: OpenChannel> Parity<D> {
         of.inside -= 1;
         if of.inside == 0 && of.wp == self.layout.size() {
             self.close(sb);
+        } else if of.inside == 0 && of.wp == 0 {
+            // It could not be made ready: the next write may have more luck.
+            self.look_again(sb);
         }
         self.stirred = true;
     }

@@ -1,10 +1,11 @@
-//! What fails below: programs, and what is told of them and becomes of their superblock.
+//! What fails below: programs, and what is told of them and becomes of their superblock;
+//! reads and flushes.
 
 use std::rc::Rc;
 
-use crate::common::{Broken, Fused, durable, power_cut, timing};
+use crate::common::{Broken, Fused, cached, durable, power_cut, timing};
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use faults::ScriptedMedium;
+use faults::{FaultPort, FaultRule, Operation, ScriptedMedium, Trigger};
 use flash::{Cause, Chunk, ChunkState, Dimensions, Geometry, Ppa};
 use parity::Parity;
 use port::{Buffer, Port, Ring, Status, Time};
@@ -234,4 +235,48 @@ fn a_cut_takes_no_retirement_back() {
         }
     }
     assert!(free > 0 && offline > 0, "{free}, {offline}");
+}
+
+/// A drive with these faults on its way.
+fn faulty<D: OpenChannel>(device: D, rule: FaultRule) -> Parity<FaultPort<D>> {
+    Parity::new(FaultPort::new(device, &[rule], 1).unwrap(), WIDTH).unwrap()
+}
+
+fn rule(operation: Operation, status: Option<Status>, count: Option<u64>) -> FaultRule {
+    let trigger = Trigger { count, ..Trigger::default() };
+    FaultRule { operation, trigger, status, permanent: false, place: None }
+}
+
+/// Data that came at the limit of what can be corrected are as good as others: a stripe is
+/// gone on with.
+#[test]
+fn a_read_at_the_limit_is_no_failure() {
+    let (mut drive, mut now) = (new(&Broken::default()), Time::ZERO);
+    let (ppa, row) = (drive.geometry().chunk_start(2), drive.geometry().row_blocks());
+    run(&mut drive, &mut now, vec![cmd(VectorOp::Write, ppa, row)]);
+    let limit = rule(Operation::Read, Some(Status::HIGH_ECC), None);
+    let mut drive = faulty(restarted(drive).into_below(), limit);
+    let next = Ppa(ppa.0 + u64::from(row));
+    let done = run(&mut drive, &mut now, vec![cmd(VectorOp::Write, next, row)]).remove(0);
+    assert_eq!(done.status, Status::SUCCESS);
+    assert!(drive.counters().read > 0);
+}
+
+/// A flush that fails costs the writes that waited for it, and not the superblock: it is free,
+/// as it says, and takes the next.
+#[test]
+fn what_could_not_be_made_ready_is_tried_again() {
+    let medium = cached(&geometry(), 8, &Broken::default());
+    let device = Device::new(&geometry(), &timing(), medium).unwrap();
+    let mut drive = faulty(device, rule(Operation::Flush, None, Some(1)));
+    let (ppa, row) = (drive.geometry().chunk_start(2), drive.geometry().row_blocks());
+    let mut now = Time::ZERO;
+    let mut ends =
+        |op, count| run(&mut drive, &mut now, vec![cmd(op, ppa, count)]).remove(0).status;
+    assert_eq!(ends(VectorOp::Write, row), Status::SUCCESS);
+    assert_eq!(ends(VectorOp::Reset, 1), Status::SUCCESS);
+    assert_eq!(ends(VectorOp::Write, row), Status::CHUNK_EARLY_CLOSE);
+    assert_eq!(ends(VectorOp::Write, row), Status::SUCCESS);
+    assert_eq!(ends(VectorOp::Reset, 1), Status::SUCCESS);
+    assert_eq!(drive.chunk(2).state, ChunkState::Free);
 }
