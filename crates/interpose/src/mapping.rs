@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom, fstat, open, seek};
 use rustix::io::{Errno, pread};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::memory::{self, Area};
+use crate::memory::{self, Area, Name};
 use crate::path;
 
 const PAGE: u64 = 4096;
@@ -32,8 +32,7 @@ fn digest(bytes: &[u8]) -> u64 {
 /// What was told of a file's pages.
 struct Told {
     file: OwnedFd,
-    /// What the kernel calls it, on its device.
-    kernels: u64,
+    name: Name,
     /// Pages that are looked at: in order, and apart.
     looked_at: Vec<Range<u64>>,
     digests: HashMap<u64, Box<[u64; GROUP as usize]>>,
@@ -65,9 +64,9 @@ impl Mappings {
         }
         // Opened anew: locks belong to the program's open file and must not outlive it.
         let file = open(path::of_open(file), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let kernels = fstat(&file)?.st_ino;
+        let name = Name::of(&file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         let (looked_at, digests) = (Vec::new(), HashMap::new());
-        let told = Told { file, kernels, looked_at, digests, processes: [process].into() };
+        let told = Told { file, name, looked_at, digests, processes: [process].into() };
         self.files.insert(inode, told);
         Ok(())
     }
@@ -135,15 +134,15 @@ impl Mappings {
         all
     }
 
-    /// The file that the kernel calls so, if there is one.
-    fn of_kernel(&self, kernels: u64) -> Option<Inode> {
-        self.files.iter().find(|it| it.1.kernels == kernels).map(|it| *it.0)
-    }
-
     /// Which files, and what of them, a process has in these areas, in the order of their numbers.
     pub fn inside(&self, areas: &[Area]) -> Vec<(Inode, Range<u64>)> {
-        let one = |area: &Area| Some((self.of_kernel(area.inode)?, area.pages.clone()));
-        let mut all: Vec<(Inode, Range<u64>)> = areas.iter().filter_map(one).collect();
+        // All that have the name: of which it is nobody says.
+        let of = |area: &Area| {
+            let (name, pages) = (area.name, area.pages.clone());
+            let files = self.files.iter().filter(move |it| it.1.name == name);
+            files.map(move |it| (*it.0, pages.clone()))
+        };
+        let mut all: Vec<(Inode, Range<u64>)> = areas.iter().flat_map(of).collect();
         all.sort_unstable_by_key(|it| (it.0, it.1.start));
         // What lies in memory twice is looked at once.
         all.dedup_by(|next, before| {
@@ -157,10 +156,10 @@ impl Mappings {
     /// Whether a process has it mapped. Who did last is looked at first.
     pub fn is_mapped(&mut self, inode: Inode) -> bool {
         let Some(told) = self.files.get_mut(&inode) else { return false };
-        let kernels = told.kernels;
-        told.processes.retain(|&process| memory::may_map(process, kernels));
+        let name = told.name;
+        told.processes.retain(|&process| memory::may_map(process, name));
         if told.processes.is_empty() {
-            match memory::who_may_map(kernels) {
+            match memory::who_may_map(name) {
                 Ok(processes) => told.processes = processes,
                 Err(_) => return true,
             }
@@ -281,9 +280,10 @@ mod tests {
 
     #[test]
     fn pages_are_added_once() {
-        let file = std::fs::File::open("/dev/null").unwrap().into();
-        let (digests, processes) = (HashMap::new(), BTreeSet::new());
-        let mut told = Told { file, kernels: 0, looked_at: Vec::new(), digests, processes };
+        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        let (name, digests, processes) =
+            (Name::of(&file).unwrap(), HashMap::new(), BTreeSet::new());
+        let mut told = Told { file, name, looked_at: Vec::new(), digests, processes };
         let ranges = |numbers: &[(u64, u64)]| -> Vec<Range<u64>> {
             numbers.iter().map(|it| it.0..it.1).collect()
         };

@@ -4,16 +4,42 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::os::fd::AsFd;
+use std::ptr::null_mut;
 
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const PAGE: u64 = 4096;
+
+/// What `/proc` calls a file that is in memory. Not always what `fstat` does: file systems that lie
+/// over others, or that have parts, have devices of their own there. In such parts two files may
+/// have one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// Its two numbers.
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl Name {
+    /// What a file is called that is open for reading: as it is seen in memory of our own.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        // SAFETY: new memory, which nobody looks into.
+        let at =
+            unsafe { mmap(null_mut(), PAGE as usize, ProtFlags::READ, MapFlags::SHARED, file, 0)? };
+        let areas = areas(std::process::id(), at as u64..at as u64 + PAGE);
+        // SAFETY: the memory that was made here.
+        unsafe { munmap(at, PAGE as usize)? };
+        areas?.first().map(|it| it.name).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+}
 
 /// Memory of a process that it shares with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
-    /// The kernel's number of the file.
-    pub inode: u64,
+    /// The file.
+    pub name: Name,
     /// Which pages of the file.
     pub pages: Range<u64>,
     pub is_writable: bool,
@@ -33,12 +59,14 @@ fn parse(text: &str, addresses: Range<u64>) -> Vec<Area> {
         let (begin, end) = (number(begin)?, number(end)?);
         let rights = words.next()?;
         let offset = number(words.next()?)?;
-        let inode = words.nth(1)?.parse().ok()?;
+        let (major, minor) = words.next()?.split_once(':')?;
+        let part = |text: &str| u32::from_str_radix(text, 16).ok();
+        let (device, inode) = ((part(major)?, part(minor)?), words.next()?.parse().ok()?);
         let (from, to) = (begin.max(addresses.start), end.min(addresses.end));
         let is_ours = from < to && inode != 0 && rights.ends_with('s');
         let page = |at: u64| (offset + (at - begin)) / PAGE;
         is_ours.then(|| Area {
-            inode,
+            name: Name { device, inode },
             pages: page(from)..page(to - 1) + 1,
             is_writable: rights.as_bytes()[1] == b'w',
         })
@@ -46,14 +74,14 @@ fn parse(text: &str, addresses: Range<u64>) -> Vec<Area> {
     text.lines().filter_map(one).collect()
 }
 
-/// Whether a process shares the file that the kernel calls so, or may: it is the program's, and
+/// Whether a process shares the file of that name, or may: it is the program's, and
 /// nobody may look into it.
-pub(crate) fn may_map(process: u32, inode: u64) -> bool {
+pub(crate) fn may_map(process: u32, name: Name) -> bool {
     match fs::read(format!("/proc/{process}/maps")) {
         // The thread that a process began with may have ended, and others not.
         Ok(text) if text.is_empty() => is_filtered(process),
         Ok(text) => {
-            parse(&String::from_utf8_lossy(&text), 0..u64::MAX).iter().any(|it| it.inode == inode)
+            parse(&String::from_utf8_lossy(&text), 0..u64::MAX).iter().any(|it| it.name == name)
         }
         Err(e) if e.kind() == ErrorKind::PermissionDenied => is_filtered(process),
         Err(e) => !has_ended(&e),
@@ -75,11 +103,11 @@ fn is_filtered(process: u32) -> bool {
 }
 
 /// All processes that may, but this.
-pub(crate) fn who_may_map(inode: u64) -> io::Result<BTreeSet<u32>> {
+pub(crate) fn who_may_map(name: Name) -> io::Result<BTreeSet<u32>> {
     let ours = std::process::id();
     let entries = fs::read_dir("/proc")?.flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    Ok(numbers.filter(|&process| process != ours && may_map(process, inode)).collect())
+    Ok(numbers.filter(|&process| process != ours && may_map(process, name)).collect())
 }
 
 #[cfg(test)]
@@ -90,14 +118,18 @@ mod tests {
     fn what_a_process_shares_is_read_by_its_addresses() {
         let text = "\
 7f0000000000-7f0000010000 rw-s 00003000 00:1d 77  /dev/shm/a file (deleted)
-7f0000010000-7f0000020000 r--s 00000000 00:1d 78  /dev/shm/b
+7f0000010000-7f0000020000 r--s 00000000 103:02 77  /b
 7f0000020000-7f0000030000 rw-p 00000000 00:1d 79  /dev/shm/c
 7f0000030000-7f0000040000 rw-p 00000000 00:00 0
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0  [vsyscall]";
-        let area = |inode, pages, is_writable| Area { inode, pages, is_writable };
-        assert_eq!(parse(text, 0..u64::MAX), [area(77, 3..19, true), area(78, 0..16, false)]);
+        let area = |device, pages, is_writable| {
+            let name = Name { device, inode: 77 };
+            Area { name, pages, is_writable }
+        };
+        let (one, other) = ((0, 0x1d), (0x103, 2));
+        assert_eq!(parse(text, 0..u64::MAX), [area(one, 3..19, true), area(other, 0..16, false)]);
         let some = 0x7f00_0000_1800..0x7f00_0001_0001;
-        assert_eq!(parse(text, some), [area(77, 4..19, true), area(78, 0..1, false)]);
+        assert_eq!(parse(text, some), [area(one, 4..19, true), area(other, 0..1, false)]);
         assert_eq!(parse(text, 0x7f00_0002_0000..u64::MAX), []);
     }
 }

@@ -1,8 +1,10 @@
 //! Memory that is a file: all changes are told before who syncs goes on, once, and only what may
 //! have changed is looked at.
 
+use std::process::Command;
+
 use files::Operation;
-use interpose::Recorder;
+use interpose::{Recorder, Tree};
 
 use crate::run::{Place, has, is_able};
 
@@ -139,4 +141,57 @@ for n in range(10): os.system("true")
     let read = has_read().unwrap() - before;
     // Once when the whole file is mapped, once at the end, and the test itself twice.
     assert!(read < 6 * (8192 * 4096), "{} MiB", read >> 20);
+}
+
+/// Has two file systems in memory, which give their files the same numbers, seen by this thread
+/// alone; whether it may.
+fn mount_two(place: &Place) -> bool {
+    // SAFETY: numbers only.
+    let is_own = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+    let mount = |options: &[&str], at: &std::path::Path| {
+        Command::new("mount").args(options).arg(at).status().is_ok_and(|it| it.success())
+    };
+    is_own
+        && mount(&["--make-rprivate"], "/".as_ref())
+        && [&place.mapped, &place.outside].map(|at| mount(&["-t", "tmpfs", "tmpfs"], at))
+            == [true; 2]
+}
+
+/// Files of two file systems may have one number.
+#[test]
+fn files_of_two_devices_are_told_apart() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+files = [file(name, 1) for name in ["f", os.environ["OUTSIDE"] + "/f"]]
+assert len({os.fstat(fd).st_ino for fd in files}) == 1
+maps = [map(fd, 1, WRITE) for fd in files]
+for at in maps: store(at, b"new"); assert c.msync(at, PAGE, SYNC) == 0
+"#;
+    let place = Place::new();
+    let told = || {
+        if !mount_two(&place) {
+            eprintln!("LEFT OUT: this test may not mount");
+            return None;
+        }
+        let folders = [place.mapped.clone(), place.outside.clone()];
+        let mut tree = Tree::of_many(&folders, &mut |_, _| None).unwrap();
+        let (mut recorder, script) = (Recorder::default(), format!("{CALLS}{script}"));
+        let ended = place.run_in(&mut tree, &["python3", "-c", &script], &mut recorder).unwrap();
+        assert_eq!(ended.code, 0, "{}", place.printed("err"));
+        Some(recorder)
+    };
+    let told = std::thread::scope(|scope| scope.spawn(told).join().unwrap());
+    let Some(recorder) = told else { return };
+    let one = |it: &Operation| match it {
+        Operation::Write { inode, .. } => Some((inode.0, "write")),
+        Operation::Sync { inode, .. } => Some((inode.0, "sync")),
+        _ => None,
+    };
+    let told: Vec<(u64, &str)> = recorder.operations().filter_map(one).collect();
+    let (a, b) = (told[0].0, told[1].0);
+    let expected =
+        [(a, "write"), (b, "write"), (a, "write"), (a, "sync"), (b, "write"), (b, "sync")];
+    assert_eq!(told, expected);
 }
