@@ -333,16 +333,26 @@ fn all_empty(folders: &[Folder]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The folders, held open.
+/// The folders, held open. None is made where they cannot go together: in one that is mapped it
+/// would be a change that the drive does not have.
 fn folders(maps: &[PathBuf]) -> Result<Vec<Folder>, Error> {
-    let one = |path: &PathBuf| {
-        let folder = Folder::open(path).map_err(|e| Error::Failed(folder::at(path)(&e)))?;
-        match folder.name() {
-            b"" => Err(Error::Usage("/ cannot be mapped: take a folder in it".into())),
-            _ => Ok(folder),
+    let failed = |path: &Path, e: std::io::Error| Error::Failed(folder::at(path)(&e));
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for map in maps {
+        let path = folder::full(map).map_err(|e| failed(map, e))?;
+        if path.file_name().is_none() {
+            return Err(Error::Usage("/ cannot be mapped: take a folder in it".into()));
         }
-    };
-    maps.iter().map(one).collect()
+        let overlaps = |other: &PathBuf| {
+            let is_inside = path.starts_with(other) || other.starts_with(&path);
+            is_inside || path.file_name() == other.file_name()
+        };
+        if paths.iter().any(overlaps) {
+            return Err(supervision(RunError::Overlap(map.clone())));
+        }
+        paths.push(path);
+    }
+    maps.iter().map(|map| Folder::open(map).map_err(|e| failed(map, e))).collect()
 }
 
 /// The folders begin as what the drive has under their names. Where one cannot, those that were

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::vec::IntoIter;
 
 use files::{BLOCK, Disk, Files, FilesError, Inode, Type};
@@ -30,6 +30,28 @@ pub fn at(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
     move |e| format!("{}: {e}", path.display())
 }
 
+/// The full path that a folder has or would have, were it made.
+pub fn full(map: &Path) -> io::Result<PathBuf> {
+    let is_missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    for there in map.ancestors() {
+        let at = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        let mut path = match fs::canonicalize(at) {
+            // What a link leads to is not made.
+            Err(e) if is_missing(&e) && !at.is_symlink() => continue,
+            path => path?,
+        };
+        for part in map.strip_prefix(there).expect("it is above").components() {
+            match part {
+                Component::ParentDir => drop(path.pop()),
+                part => path.push(part),
+            }
+        }
+        return Ok(path);
+    }
+    // Neither the root nor the folder that this process is in.
+    Err(io::ErrorKind::NotFound.into())
+}
+
 /// A mapped folder.
 pub struct Folder {
     path: PathBuf,
@@ -39,8 +61,8 @@ pub struct Folder {
 impl Folder {
     /// The folder at a path, which is made where it is not there.
     pub fn open(map: &Path) -> io::Result<Self> {
-        fs::create_dir_all(map)?;
-        let path = fs::canonicalize(map)?;
+        let path = full(map)?;
+        fs::create_dir_all(&path)?;
         let file = Descent::find(&path)?;
         Ok(Self { path, file })
     }

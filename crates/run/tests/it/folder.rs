@@ -13,6 +13,31 @@ fn refused(drive: &str, place: &Place, options: &[&str]) -> String {
     run::run(&Line::try_parse_from(line).unwrap().args).unwrap_err().to_string()
 }
 
+/// A folder that was made in a mapped one would be what the drive does not have.
+#[test]
+fn folders_that_overlap_are_not_made() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    place.sh("echo a > $D/a");
+    std::os::unix::fs::symlink("data", place.path("link")).unwrap();
+    let (data, drive) = (place.path("data"), place.path("d.ssd"));
+    let all = [("data/x/y", "data/x"), ("link/x", "data/x"), ("data/n/../x", "data/n")];
+    let same = [("other/data", "other"), ("n/m/..", "n"), (".", "q")];
+    for (map, made) in all.into_iter().chain(same) {
+        let (map, made) = (place.path(map), place.path(made));
+        for maps in [[&data, &map], [&map, &data]] {
+            let line = ["run", "--drive", &drive, "--map", maps[0], "--map", maps[1], "--", "true"];
+            let ran = run::run(&Line::try_parse_from(line).unwrap().args);
+            let is_apart = map.ends_with("n/m/..");
+            assert_eq!(ran.as_ref().err().map(Error::exit_code), (!is_apart).then_some(2), "{map}");
+            assert_eq!(fs::exists(&made).unwrap(), is_apart, "{map}");
+        }
+    }
+    place.sh("test $(cat $D/a) = a");
+}
+
 /// What took the folder's place meanwhile is somebody else's.
 #[test]
 fn a_cut_empties_the_folder_wherever_it_is_and_nothing_else() {
