@@ -44,7 +44,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Error> {
     // Whatever happened, a drive that has power is shut down.
     let ended = end(disk, is_cut).map_err(|e| e.of_drive(&name));
     let Ran { summary, synced } = ran?;
-    let result = ended.and(synced);
+    let result = both(synced, ended);
     if !args.json {
         say(format!("{name}: {}", summary.text()));
         return result.map(|()| summary.code as u8);
@@ -107,13 +107,21 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     if on_drive.is_cut || args.no_sync_at_end || synced.is_err() {
         // The program's view goes as its memory does; what was there before it, stays.
         for folder in folders.iter().filter(|_| !is_new) {
-            synced = synced.and(emptied(folder));
+            synced = both(synced, emptied(folder));
         }
     } else {
         synced = on_drive.files.apply(&Operation::SyncAll).map_err(|e| last_sync(&e));
     }
     let ended = ran.map_err(supervision)?;
     Ok(Ran { summary: Summary::of(&on_drive, before, ended, took), synced })
+}
+
+/// Of two failures the first is told first, and none hides the other.
+fn both(first: Result<(), Error>, then: Result<(), Error>) -> Result<(), Error> {
+    match (first, then) {
+        (Err(first), Err(then)) => Err(Error::Failed(format!("{first}; and then: {then}"))),
+        (first, then) => first.and(then),
+    }
 }
 
 /// A folder is emptied, wherever it is by now.

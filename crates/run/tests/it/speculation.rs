@@ -51,6 +51,20 @@ fn what_was_seen_is_there_after_a_failure() {
     }
 }
 
+/// A drive that takes nothing any more cannot be shut down either, which is told beside.
+#[test]
+fn a_sync_that_was_answered_and_failed_is_told_first() {
+    if !is_able() {
+        return;
+    }
+    let place = Place::new();
+    place.run(&["--speculate"], "true").unwrap();
+    let fault = ["--speculate", "--fault", "medium:fail,on=program,from=100"];
+    let e = place.run(&fault, LINES).unwrap_err().to_string();
+    let (killed, then) = e.split_once("; and then: ").unwrap_or((&e, ""));
+    assert!(killed.contains("a sync that had been answered failed") && !then.is_empty(), "{e}");
+}
+
 #[test]
 fn results_are_those_without() {
     if !is_able() || !has("sqlite3") {
