@@ -59,6 +59,11 @@ impl RunError {
         move |errno| Self::Supervision { doing, source: errno.into() }
     }
 
+    /// Whether another command line is needed, and nothing failed.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::NoProgram { .. } | Self::Overlap(_) | Self::ZeroByte)
+    }
+
     /// Whether the machine cannot do it, whatever is run.
     pub fn is_unable(&self) -> bool {
         matches!(self, Self::NoNotification(_) | Self::NoAccess(_) | Self::NoMask(_))

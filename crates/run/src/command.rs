@@ -164,9 +164,9 @@ fn thread_time() -> Duration {
 }
 
 fn supervision(e: RunError) -> Error {
-    match e {
-        RunError::Overlap(_) | RunError::ZeroByte => Error::Usage(e.to_string()),
-        e => Error::Failed(e.to_string()),
+    match e.is_usage() {
+        true => Error::Usage(e.to_string()),
+        false => Error::Failed(e.to_string()),
     }
 }
 

@@ -348,6 +348,10 @@ fn what_is_not_ours_is_refused() {
     place.sh("test $(cat $D/a) = a");
     place.lose_folder();
     assert_eq!(place.run(&["--format", "--journal", "none"], "test ! -e $D/a").unwrap(), 0);
+    let data = place.path("data");
+    let line = ["run", "--drive", "mem:tlc,size=64M", "--map", &data, "--", "./no-program"];
+    let e = run::run(&Line::try_parse_from(line).unwrap().args).unwrap_err();
+    assert_eq!(e.exit_code(), 2, "{e}");
     let line = ["run", "--drive", "mem:tlc,size=64M", "--cut-after", "1", "--map"];
     let line = line.iter().copied().chain([place.path("data").leak() as &str, "--", "true"]);
     says(run::run(&Line::try_parse_from(line).unwrap().args).unwrap_err(), "take a drive file");

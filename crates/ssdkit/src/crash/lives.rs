@@ -338,9 +338,8 @@ fn explorer(
 
 fn supervision(e: RunError) -> Error {
     match e {
-        RunError::NoProgram { .. } | RunError::Folder { .. } | RunError::Overlap(_) => {
-            Error::Usage(e.to_string())
-        }
+        RunError::Folder { .. } => Error::Usage(e.to_string()),
+        e if e.is_usage() => Error::Usage(e.to_string()),
         e => Error::Failed(e.to_string()),
     }
 }
