@@ -381,7 +381,8 @@ def test_arrays_are_taken_however_they_lie(how: str) -> None:
     written = int(asked["length"][asked["op"] == Op.WRITE].sum())
     asked["data"] = np.resize(np.arange(251, dtype=np.uint8), written)
     plain = one.run(**asked)
-    laid = other.run(**{key: askew(column, how) for key, column in asked.items()})
+    laid_out: dict[str, Any] = {key: askew(column, how) for key, column in asked.items()}
+    laid = other.run(**laid_out)
     assert columns(plain) == columns(laid)
     assert one.state_hash() == other.state_hash()
 
@@ -389,10 +390,10 @@ def test_arrays_are_taken_however_they_lie(how: str) -> None:
 def test_any_byte_but_zero_is_true() -> None:
     drives = [Drive(SMALL) for _ in range(3)]
     truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
+    flags: list[Any] = [truth, [False, True, True, True], False]
     at = np.arange(4) * BLOCK
     by_bytes, by_truth, by_none = (
-        columns(drive.run("write", at, fua=fua))
-        for drive, fua in zip(drives, [truth, [False, True, True, True], False], strict=True)
+        columns(drive.run("write", at, fua=fua)) for drive, fua in zip(drives, flags, strict=True)
     )
     assert by_bytes == by_truth != by_none
 
