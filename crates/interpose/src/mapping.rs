@@ -22,7 +22,8 @@ const GROUP: u64 = 64;
 
 /// The page is zeros, or nothing was told of it.
 const ZEROS: u64 = 0;
-/// A write has changed the page since it was told, and so it may hold more than was told.
+/// A write has changed the page since it was told, or it was told in vain, and so it may hold more
+/// than was told.
 const UNKNOWN: u64 = 1;
 
 fn digest(bytes: &[u8]) -> u64 {
@@ -177,12 +178,13 @@ impl Mappings {
         self.files.remove(&inode);
     }
 
-    /// What has changed in these pages of the file since it was told, as writes.
+    /// Tells what has changed in these pages of the file since it was told, as writes. What is
+    /// refused is told again the next time.
     pub fn changes(
         &mut self,
         inode: Inode,
         pages: Range<u64>,
-        tell: &mut dyn FnMut(Operation),
+        tell: &mut dyn FnMut(Operation) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let Some(told) = self.files.get_mut(&inode) else { return Ok(()) };
         let looked_at: Vec<Range<u64>> =
@@ -191,11 +193,12 @@ impl Mappings {
         for pages in looked_at {
             each_page(file, pages, &mut |page, bytes| {
                 let now = digest(bytes);
-                let is_told = get(digests, page) == now;
-                set(digests, page, now);
-                if !is_told {
-                    tell(Operation::Write { inode, offset: page * PAGE, data: bytes.to_vec() });
+                if get(digests, page) == now {
+                    return;
                 }
+                let data = bytes.to_vec();
+                let told = tell(Operation::Write { inode, offset: page * PAGE, data });
+                set(digests, page, told.map_or(UNKNOWN, |()| now));
             })?;
         }
         Ok(())

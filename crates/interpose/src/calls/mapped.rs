@@ -24,6 +24,7 @@ fn tell_pages(session: &mut Session, inode: Inode, pages: Range<u64>) -> Result<
         // It is in memory already: who refuses it gets it with the next sync again.
         let told = session.tell(&operation);
         failed = failed.and(told);
+        told
     });
     session.mappings = mappings;
     found.and(failed)

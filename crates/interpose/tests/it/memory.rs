@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use files::Operation;
-use interpose::{Recorder, Tree};
+use interpose::{Answer, Errno, Recorder, Tree, Watcher};
 
 use crate::run::{Place, has, is_able};
 
@@ -112,6 +112,43 @@ os.fsync(fd)
         _ => 0,
     };
     assert_eq!(recorder.operations().map(bytes).sum::<usize>(), (400 + 1) * 4096);
+}
+
+/// Refuses the second page once.
+#[derive(Default)]
+struct Refusing {
+    recorder: Recorder,
+    has_refused: bool,
+}
+
+impl Watcher for Refusing {
+    fn after(&mut self, operation: &Operation) -> Answer {
+        let is_second = matches!(operation, Operation::Write { offset: 4096, .. });
+        if is_second && !std::mem::replace(&mut self.has_refused, true) {
+            return Answer { error: Some(Errno::NOSPC), ..Answer::NOW };
+        }
+        self.recorder.after(operation)
+    }
+}
+
+#[test]
+fn what_was_refused_is_told_again() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+fd = file("a", 1)
+os.ftruncate(fd, 2 * PAGE)
+at = map(fd, 2, WRITE)
+store(at + PAGE, b"new")
+assert c.msync(at, 2 * PAGE, SYNC) == -1 and ctypes.get_errno() == 28
+assert c.msync(at, 2 * PAGE, SYNC) == 0
+"#;
+    let (place, mut refusing) = (Place::new(), Refusing::default());
+    let script = format!("{CALLS}{script}");
+    let ended = place.run(&["python3", "-c", &script], &mut refusing).unwrap();
+    assert_eq!(ended.code, 0, "{}", place.printed("err"));
+    assert_eq!(writes_and_syncs(&refusing.recorder), [Some(0), Some(4096), None]);
 }
 
 /// Bytes that this thread has read.
