@@ -18,6 +18,9 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// system has. Their numbers are those of no other call.
 const SPACE: [u32; 5] = [0x4030_5828, 0x4030_5829, 0x4030_582a, 0x4030_582b, 0x4030_5839];
 
+/// The ioctl of `/dev/userfaultfd` that does what the call of that name does.
+const USERFAULTFD: u32 = 0xaa00;
+
 /// What `fcntl` does that nobody sees: new descriptors and their flags, looking, and locks of
 /// records, which databases take at each transaction.
 const QUIET_FCNTL: [i32; 10] = [
@@ -112,6 +115,7 @@ fn told(wants: Wants) -> Vec<i64> {
         libc::SYS_fsetxattr,
         libc::SYS_io_uring_setup,
         libc::SYS_io_setup,
+        libc::SYS_userfaultfd,
     ];
     #[cfg(target_arch = "x86_64")]
     calls.extend([
@@ -229,6 +233,7 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
     for request in SPACE {
         out.extend([jump(BPF_JEQ, request, 0, 1), refuse(libc::EOPNOTSUPP)]);
     }
+    out.extend([jump(BPF_JEQ, USERFAULTFD, 0, 1), refuse(libc::EPERM)]);
     if !wants.effects {
         out.push(allow());
         return out;

@@ -10,7 +10,7 @@
 //! not lead through a mapped folder, and that was not there when the program started; times, owners
 //! and extended attributes; devices, pipes and sockets; output by `vmsplice` and `tee`. io_uring,
 //! AIO, and cloning of blocks are refused, so that programs fall back to calls that are seen; so
-//! are `chroot`, mounts, moves over the border of a folder and, where this process may not look
+//! are `userfaultfd`, whose memory nobody could look into without its owner, `chroot`, mounts, moves over the border of a folder and, where this process may not look
 //! into all, programs that hide. Calls on mapped files are made with this process' rights and
 //! limits.
 //!

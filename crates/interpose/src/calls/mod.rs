@@ -61,6 +61,9 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_statfs | libc::SYS_fstatfs => room::look(session, call),
         libc::SYS_io_uring_setup => refused(session, "io_uring_setup"),
         libc::SYS_io_setup => refused(session, "io_setup"),
+        // A look into memory that another thread of the program is to give would wait for that
+        // thread, and it for us.
+        libc::SYS_userfaultfd => refused(session, "userfaultfd"),
         _ => names::carry_out(session, call),
     };
     carried.unwrap_or_else(Reply::Error)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -127,6 +128,8 @@ static void past(void) {
     FAILS(syscall(SYS_io_uring_setup, 8, 0), ENOSYS);
     FAILS(syscall(SYS_io_setup, 8, 0), ENOSYS);
     FAILS(syscall(SYS_io_setup, 8, 0), ENOSYS);
+    FAILS(syscall(SYS_userfaultfd, 1), ENOSYS);
+    FAILS(ioctl(0, 0xaa00, 0), EPERM);
     FAILS(chroot("."), EPERM);
     FAILS(syscall(SYS_write | 0x40000000, 1, "x", 1), ENOSYS);
     pid_t child = fork();
