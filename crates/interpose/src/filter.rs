@@ -150,8 +150,8 @@ fn told(wants: Wants) -> Vec<i64> {
 }
 
 /// The filter's program. A call of another architecture kills the process: its numbers mean
-/// other calls, which would go past the supervisor.
-pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
+/// other calls, which would go past the supervisor. `shares`: see [`harmless::calls`].
+pub(crate) fn program(wants: Wants, shares: bool) -> Vec<sock_filter> {
     let notify = || answer(SECCOMP_RET_USER_NOTIF);
     let allow = || answer(SECCOMP_RET_ALLOW);
     let refuse = |errno: i32| answer(SECCOMP_RET_ERRNO | errno as u32);
@@ -239,7 +239,7 @@ pub(crate) fn program(wants: Wants) -> Vec<sock_filter> {
         return out;
     }
     out.extend([load(NUMBER), jump(BPF_JEQ, libc::SYS_ioctl as u32, 0, 1), load(argument(1))]);
-    let quiet = harmless::calls().into_iter().map(|call| call as u32).chain(QUIET);
+    let quiet = harmless::calls(shares).into_iter().map(|call| call as u32).chain(QUIET);
     for number in quiet {
         out.extend([jump(BPF_JEQ, number, 0, 1), allow()]);
     }

@@ -3,10 +3,14 @@
 //! too early.
 
 /// In three kinds: what only looks, what changes the program's own memory, threads, signals and
-/// descriptors, and what waits.
-pub(crate) fn calls() -> Vec<i64> {
+/// descriptors, and what waits. Where the program `shares` timers and the like with who started it,
+/// that one sees what it does with them.
+pub(crate) fn calls(shares: bool) -> Vec<i64> {
     let mut calls = LOOKING.to_vec();
     calls.extend_from_slice(OWN);
+    if !shares {
+        calls.extend_from_slice(WATCHING);
+    }
     calls.extend_from_slice(WAITING);
     #[cfg(target_arch = "x86_64")]
     calls.extend_from_slice(OLDER);
@@ -120,15 +124,11 @@ const OWN: &[i64] = &[
     libc::SYS_timer_getoverrun,
     libc::SYS_timer_delete,
     libc::SYS_timerfd_create,
-    libc::SYS_timerfd_settime,
     libc::SYS_timerfd_gettime,
     libc::SYS_signalfd4,
     libc::SYS_eventfd2,
     libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
     libc::SYS_inotify_init1,
-    libc::SYS_inotify_add_watch,
-    libc::SYS_inotify_rm_watch,
     libc::SYS_pidfd_open,
     libc::SYS_pipe2,
     libc::SYS_socket,
@@ -136,6 +136,13 @@ const OWN: &[i64] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_dup,
+];
+
+const WATCHING: &[i64] = &[
+    libc::SYS_timerfd_settime,
+    libc::SYS_epoll_ctl,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
 ];
 
 const WAITING: &[i64] = &[

@@ -199,7 +199,7 @@ fn plan(program: &Program, wants: Wants) -> Result<Plan, RunError> {
     };
     let (arguments, variables) = strings.split_at(program.command.len());
     Ok(Plan {
-        filter: filter::program(wants),
+        filter: filter::program(wants, wants.effects && gives_watching()),
         path,
         arguments: pointers(arguments),
         variables: pointers(variables),
@@ -207,6 +207,23 @@ fn plan(program: &Program, wants: Wants) -> Result<Plan, RunError> {
         stdio: [0, 1, 2].map(|n: usize| program.stdio[n].as_ref().map(AsRawFd::as_raw_fd)),
         _strings: strings,
     })
+}
+
+/// Whether the program gets a timer, an epoll or an inotify from this process.
+fn gives_watching() -> bool {
+    const NAMES: [&str; 3] =
+        ["anon_inode:[timerfd]", "anon_inode:[eventpoll]", "anon_inode:inotify"];
+    let is_given = |entry: &std::fs::DirEntry| {
+        let number = entry.file_name().to_str().and_then(|it| it.parse().ok());
+        // SAFETY: it only looks.
+        let flags = number.map_or(-1, |it: RawFd| unsafe { libc::fcntl(it, libc::F_GETFD) });
+        let goes_on = flags >= 0 && flags & libc::FD_CLOEXEC == 0;
+        goes_on
+            && std::fs::read_link(entry.path())
+                .is_ok_and(|it| NAMES.iter().any(|name| it == Path::new(name)))
+    };
+    // Who cannot be asked may.
+    std::fs::read_dir("/proc/self/fd").map_or(true, |all| all.flatten().any(|it| is_given(&it)))
 }
 
 impl Program {

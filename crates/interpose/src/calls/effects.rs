@@ -7,6 +7,7 @@ use super::{Descriptor, descriptor};
 use crate::notify::Call;
 use crate::path::{self, Follow};
 use crate::supervisor::Session;
+use crate::tree::Key;
 
 /// Whether others can see what the call does, which the kernel will carry out.
 pub(crate) fn is_seen(session: &mut Session, call: &Call) -> bool {
@@ -85,7 +86,12 @@ fn open_is_seen(session: &mut Session, call: &Call, folder: i32, n: usize) -> bo
     let stat = file.and_then(|file| fstat(&file));
     stat.is_ok_and(|it| {
         let kind = FileType::from_raw_mode(it.st_mode);
-        !matches!(kind, FileType::RegularFile | FileType::Directory)
+        let is_to_write = flags & OFlags::RWMODE != OFlags::RDONLY;
+        match kind {
+            // Who has a lease of the file hears of it.
+            FileType::RegularFile => is_to_write && session.tree.get(Key::of(&it)).is_none(),
+            kind => kind != FileType::Directory,
+        }
     })
 }
 

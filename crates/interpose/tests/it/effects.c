@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -14,18 +15,18 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char old[4096], new[4096];
-static int out, locked, folder;
+static int out, locked, folder, file;
 
 static void act(const char *what) {
     struct iovec piece = {"x", 1};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-    int file = open(old, O_RDWR | O_CLOEXEC);
     loff_t at = 0;
     if (!strcmp(what, "write")) write(1, "x", 1);
     if (!strcmp(what, "writev")) writev(1, &piece, 1);
@@ -59,6 +60,15 @@ static void act(const char *what) {
         struct sockaddr_un name = {.sun_family = AF_UNIX};
         strcpy(name.sun_path, "../outside/new");
         bind(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&name, sizeof name);
+    }
+    if (!strcmp(what, "open_to_write")) open(old, O_WRONLY);
+    if (!strcmp(what, "timer")) {
+        struct itimerspec soon = {.it_value = {.tv_nsec = 1}};
+        timerfd_settime(atoi(getenv("TIMER")), 0, &soon, NULL);
+    }
+    if (!strcmp(what, "epoll")) {
+        struct epoll_event event = {.events = EPOLLOUT};
+        epoll_ctl(atoi(getenv("EPOLL")), EPOLL_CTL_ADD, 1, &event);
     }
     if (!strcmp(what, "open_fifo")) open(getenv("FIFO"), O_WRONLY | O_NONBLOCK);
     if (!strcmp(what, "setsockopt")) setsockopt(0, SOL_SOCKET, SO_SNDBUF, &(int){4096}, 4);
@@ -113,6 +123,7 @@ int main(int count, char **arguments) {
     if (fcntl(1, F_SETFD, FD_CLOEXEC)) return 1;
     out = open("f", O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     locked = open(old, O_RDONLY | O_CLOEXEC);
+    file = open(old, O_RDWR | O_CLOEXEC);
     folder = open(getenv("OUTSIDE"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (flock(locked, LOCK_EX) || flock(folder, LOCK_EX)) return 1;
     if (pwrite(out, "data", 4, 0) != 4 || fdatasync(out)) return 1;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::PipeReader;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use files::Operation;
 use interpose::{Answer, Course, Program, Tree, Wants, Watcher};
+use rustix::event::epoll::CreateFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::FdFlags;
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use crate::run::{Place, compiled, is_able};
 
@@ -23,6 +26,8 @@ struct Others {
     pipe: PipeReader,
     socket: UnixStream,
     fifo: OwnedFd,
+    timer: OwnedFd,
+    epoll: OwnedFd,
     outside: PathBuf,
     victim: Child,
     /// Whether a lock of the program's is looked at.
@@ -37,6 +42,8 @@ impl Others {
             PollFd::new(&self.pipe, PollFlags::IN),
             PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP),
             PollFd::new(&self.fifo, PollFlags::IN),
+            PollFd::new(&self.timer, PollFlags::IN),
+            PollFd::new(&self.epoll, PollFlags::IN),
         ];
         let old = self.outside.join("old");
         let is_free = || File::open(&old).unwrap().try_lock().is_ok();
@@ -136,13 +143,23 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
     let fifo = place.all.path().join("fifo");
     rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
     let reader = rustix::fs::open(&fifo, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
+    let epoll = rustix::event::epoll::create(CreateFlags::CLOEXEC).unwrap();
+    let given = [("TIMER", &timer, "timer"), ("EPOLL", &epoll, "epoll")];
+    for (_, file, _) in given.iter().filter(|it| it.2 == what) {
+        rustix::io::fcntl_setfd(file, FdFlags::empty()).unwrap();
+    }
+    let given = given.map(|it| (it.0.into(), it.1.as_raw_fd().to_string().into()));
     let program = Program {
         command: vec![program.into(), what.into()],
-        environment: vec![
+        environment: [
             ("OUTSIDE".into(), place.outside.clone().into()),
             ("FIFO".into(), fifo.into()),
             ("VICTIM".into(), victim.id().to_string().into()),
-        ],
+        ]
+        .into_iter()
+        .chain(given)
+        .collect(),
         folder: Some(place.mapped.clone()),
         stdio: [
             Some(OwnedFd::from(end)),
@@ -151,8 +168,8 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
         ],
     };
     let locks = what.contains("lock");
-    let others =
-        Others { pipe, socket, fifo: reader, outside: place.outside.clone(), victim, locks };
+    let (fifo, outside) = (reader, place.outside.clone());
+    let others = Others { pipe, socket, fifo, timer, epoll, outside, victim, locks };
     let mut waiting = Waiting {
         others,
         syncs: 0,
@@ -167,6 +184,7 @@ fn look(program: &Path, what: &str, lets_go: bool) -> (Waiting, i32) {
     let ended = interpose::run(&program, &mut tree, &mut waiting).unwrap();
     drop(program);
     let is_unseen = ["exit", "exit_thread", "exec", "segment", "setsockopt", "flags", "nonblock"];
+    let is_unseen = [&is_unseen[..], &["open_to_write"]].concat();
     if lets_go && !is_unseen.contains(&what) {
         // A child that another test has just forked has all that is open here until its exec.
         let mut sees = || {
@@ -208,6 +226,9 @@ const EFFECTS: &[&str] = &[
     "unlink",
     "setxattr",
     "open_fifo",
+    "open_to_write",
+    "timer",
+    "epoll",
     "setsockopt",
     "flags",
     "nonblock",
