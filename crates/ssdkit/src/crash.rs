@@ -223,6 +223,9 @@ fn run_all(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
     // The program starts in it, so it is named in full.
     let folder = std::fs::canonicalize(folder)
         .map_err(|e| Error::Usage(format!("--map {}: {e}", folder.display())))?;
+    if folder.file_name().is_none() {
+        return Err(Error::Usage("--map /: take a folder in it".to_owned()));
+    }
     let folder = &folder;
     let (life, found) = lives::look(args, Life::first(args, folder)?, folder)?;
     let first = args.at.as_ref().map(|at| (at.last.cut, at.last.variant)).or(found.first());

@@ -282,6 +282,8 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
     let left =
         ["--check", "true", "--run-timeout", "500ms", "--", "sh", "-c", "touch a; sleep 99 &"];
     assert_eq!(told(&left).0, Some(0));
+    let (code, text) = told(&["--map", "/", "--check", "true", "--", "true"]);
+    assert!(code == Some(2) && text.contains("take a folder in it"), "{text}");
     let (code, text) = told(&["--check", "exit 7", "--", "touch", "a"]);
     assert!(code == Some(1) && text.contains("without a cut") && text.contains('7'), "{text}");
     let (code, text) = told(&["--check", "true", "--", "no-such-program"]);
