@@ -1,9 +1,11 @@
 //! Calls that move bytes or change a file's length.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use files::{Inode, Operation};
-use rustix::fs::{OFlags, SeekFrom, fstat, ftruncate, seek};
+use rustix::fs::{
+    FallocateFlags, Mode, OFlags, SeekFrom, Stat, fallocate, fstat, ftruncate, open, seek,
+};
 use rustix::io::Errno;
 
 use super::{Carried, Descriptor, Mapped, descriptor, mapped, modes};
@@ -79,6 +81,7 @@ fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
         return Err(errno);
     }
     if written > 0 {
+        clear_tail(&file.file, &file.stat, begin)?;
         session.resized(&file.file, &file.stat)?;
         modes::tell_lost(session, (&file.file, file.inode), &file.stat)?;
         if file.flags.contains(OFlags::DIRECT) {
@@ -144,7 +147,24 @@ fn with_room<T>(session: &mut Session, take: impl Fn() -> Result<T, Errno>) -> R
     }
 }
 
-fn output(session: &mut Session, stat: &rustix::fs::Stat, mut source: Source) {
+/// A file has grown, and nothing was written up to there: what memory of it had in the last page
+/// behind its end is no part of it. Some file systems keep that.
+fn clear_tail(file: &OwnedFd, before: &Stat, up_to: u64) -> Result<(), Errno> {
+    let end = before.st_size as u64;
+    let up_to = up_to.min(end.next_multiple_of(4096));
+    if up_to <= end {
+        return Ok(());
+    }
+    // The program's own may be one by which nothing can be written.
+    let file = open(path::of_open(file), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match fallocate(&file, punch, end, up_to - end) {
+        Err(Errno::OPNOTSUPP) => Ok(()),
+        done => done,
+    }
+}
+
+fn output(session: &mut Session, stat: &Stat, mut source: Source) {
     let mut buffer = std::mem::take(&mut session.spare);
     buffer.resize(64 << 10, 0);
     while let Ok(len @ 1..) = source.fill(&mut buffer) {
@@ -278,6 +298,7 @@ pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
             return Err(last_error());
         }
     }
+    clear_tail(&file, &before, size)?;
     session.tell(&operation)?;
     session.resized(&file, &before)?;
     modes::tell_lost(session, (&file, inode), &before)?;
@@ -320,6 +341,9 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
             _ => Err(last_error()),
         }
     })?;
+    if !keep_size {
+        clear_tail(&file.file, &file.stat, offset + len)?;
+    }
     for operation in &operations {
         session.tell(operation)?;
     }

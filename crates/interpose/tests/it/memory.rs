@@ -194,6 +194,32 @@ fn mount_two(place: &Place) -> bool {
             == [true; 2]
 }
 
+/// File systems in memory keep what was behind the end.
+#[test]
+fn what_memory_had_behind_the_end_is_no_part_of_a_file_that_grows() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = r#"
+def write(fd): os.pwrite(fd, b"x", 3000)
+for name, grow in [("a", lambda fd: os.ftruncate(fd, 5000)), ("b", write),
+        ("c", lambda fd: os.posix_fallocate(fd, 200, 3000)), ("d", lambda fd: os.truncate("d", 2000))]:
+    fd = os.open(name, os.O_CREAT | os.O_RDWR)
+    os.ftruncate(fd, 100)
+    at = map(fd, 1, WRITE)
+    store(at, b"Z" * PAGE)
+    assert c.munmap(at, PAGE) == 0
+    grow(fd)
+    assert os.pread(fd, 5000, 0).rstrip(b"x\0") == b"Z" * 100, name
+"#;
+    let place = Place::new();
+    let check = || match mount_two(&place) {
+        true => drop(place.check(&["python3", "-c", &format!("{CALLS}{script}")])),
+        false => eprintln!("LEFT OUT: this test may not mount"),
+    };
+    std::thread::scope(|scope| scope.spawn(check).join().unwrap());
+}
+
 /// Files of two file systems may have one number.
 #[test]
 fn files_of_two_devices_are_told_apart() {
