@@ -144,6 +144,20 @@ impl<D: Disk> Files<D> {
         Ok(len)
     }
 
+    /// Where the next byte is, from `offset` on, that may be no zero. All between is zeros, and so
+    /// is all up to the end where there is none.
+    pub fn next_written(&self, inode: Inode, offset: u64) -> Result<Option<u64>, FilesError> {
+        let node = self.node(inode)?;
+        let (extents, dirty) = node.file(inode)?;
+        if offset >= node.size {
+            return Ok(None);
+        }
+        let dirty = dirty.range(page_of(offset)..).next().map(|it| *it.0);
+        let page = extents.next_written(page_of(offset)).into_iter().chain(dirty).min();
+        let at = page.map(|page| (u64::from(page) * BLOCK as u64).max(offset));
+        Ok(at.filter(|&at| at < node.size))
+    }
+
     /// The runs of blocks that a read of so many bytes from `offset` on would read from the disk:
     /// not those of pages that are dirty, or were never written.
     pub fn runs(&self, inode: Inode, offset: u64, len: u64) -> Result<Vec<Range<u64>>, FilesError> {

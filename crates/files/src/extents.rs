@@ -91,6 +91,14 @@ impl Extents {
         part.start.filter(|_| !part.unwritten)
     }
 
+    /// The first page from that one on that has been written.
+    pub(crate) fn next_written(&self, page: u32) -> Option<u32> {
+        if self.block(page).is_some() {
+            return Some(page);
+        }
+        self.0.range(page..).find(|(_, extent)| !extent.unwritten).map(|(at, _)| *at)
+    }
+
     /// Where the next page would best be.
     pub(crate) fn goal(&self, page: u32) -> Option<u32> {
         let (at, extent) = self.0.range(..page).next_back()?;

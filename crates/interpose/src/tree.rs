@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use files::{Inode, Kind, Operation};
-use rustix::fs::{FileType, Stat, fstat, readlinkat};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, readlinkat, seek};
 use rustix::io::Errno;
 
 use crate::error::RunError;
@@ -332,6 +332,11 @@ fn mode(stat: &Stat) -> u16 {
 fn written(mut file: File, inode: Inode, tell: &mut dyn FnMut(Operation)) -> io::Result<()> {
     let (mut buffer, mut offset) = (vec![0; PIECE], 0);
     loop {
+        // Holes may be larger than all that can be read.
+        match seek(&file, SeekFrom::Data(offset)) {
+            Err(Errno::NXIO) => return Ok(()),
+            found => offset = found?,
+        }
         let len = file.read(&mut buffer)?;
         if len == 0 {
             return Ok(());

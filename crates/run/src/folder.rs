@@ -16,9 +16,10 @@ use std::vec::IntoIter;
 use files::{BLOCK, Disk, Files, FilesError, Inode, Type};
 use interpose::{Descent, Look, Met, Walk};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, readlinkat,
-    stat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, fchmod, fstat, linkat, mkdirat, openat,
+    readlinkat, seek, stat, symlinkat, unlinkat,
 };
+use rustix::io::Errno;
 
 use crate::unreadable::Unreadable;
 
@@ -245,7 +246,7 @@ pub fn fill<D: Disk>(
                 let file = openat(to.here(), &*name, flags, Mode::RUSR | Mode::WUSR);
                 let file = File::from(file.map_err(|e| failed(&to, &e))?);
                 let of = (child, known.size);
-                each_piece(files, of, unreadable, &mut |offset, bytes, _| {
+                each_piece(files, of, &|_| Ok(None), unreadable, &mut |offset, bytes, _| {
                     // What is zeros stays a hole.
                     match bytes.iter().all(|&byte| byte == 0) {
                         true => Ok(true),
@@ -277,16 +278,27 @@ fn link(folder: &Folder, other: &[Vec<u8>], to: &Descent, name: &[u8]) -> io::Re
 /// What gets a piece of a file, and which pages of it could not be read; whether it wants more.
 type Each<'a> = &'a mut dyn FnMut(u64, &[u8], &[usize]) -> io::Result<bool>;
 
-/// Gives a file's bytes piece by piece. Pages that the drive cannot read are noted, and are zeros.
+/// Where something is, from an offset on, that may be no zero.
+type Next<'a> = &'a dyn Fn(u64) -> io::Result<Option<u64>>;
+
+/// Gives a file's bytes piece by piece, but zeros where the `other` one has nothing either. Pages
+/// that the drive cannot read are noted, and are zeros.
 fn each_piece<D: Disk>(
     files: &mut Files<D>,
     (inode, size): (Inode, u64),
+    other: Next,
     unreadable: &mut Unreadable,
     each: Each,
 ) -> Result<bool, String> {
     let mut buffer = vec![0; PIECE.min(size as usize)];
     let mut offset = 0;
-    while offset < size {
+    loop {
+        let next = files.next_written(inode, offset).map_err(|e| e.to_string())?;
+        let other = other(offset).map_err(|e| e.to_string())?;
+        offset = match next.into_iter().chain(other).min() {
+            Some(next) if next < size => next / BLOCK as u64 * BLOCK as u64,
+            _ => return Ok(true),
+        };
         let len = (size - offset).min(PIECE as u64) as usize;
         let bytes = &mut buffer[..len];
         let mut bad = Vec::new();
@@ -312,7 +324,6 @@ fn each_piece<D: Disk>(
         }
         offset += len as u64;
     }
-    Ok(true)
 }
 
 /// Whether a folder has what the drive has, and nothing else that a drive would have; the first
@@ -372,12 +383,14 @@ pub fn difference<D: Disk>(
                     let file = walk.at.file(&name).map_err(|e| failed(&path(&walk), &e))?;
                     let mut other = vec![0; PIECE];
                     let of = (child, known.size);
-                    let is_same = each_piece(files, of, unreadable, &mut |offset, bytes, bad| {
-                        let other = &mut other[..bytes.len()];
-                        file.read_exact_at(other, offset)?;
-                        let pages = other.chunks(BLOCK).zip(bytes.chunks(BLOCK)).enumerate();
-                        Ok(pages.into_iter().all(|(n, (a, b))| a == b || bad.contains(&n)))
-                    });
+                    let there = |offset| next_data(&file, offset);
+                    let is_same =
+                        each_piece(files, of, &there, unreadable, &mut |offset, bytes, bad| {
+                            let other = &mut other[..bytes.len()];
+                            file.read_exact_at(other, offset)?;
+                            let pages = other.chunks(BLOCK).zip(bytes.chunks(BLOCK)).enumerate();
+                            Ok(pages.into_iter().all(|(n, (a, b))| a == b || bad.contains(&n)))
+                        });
                     unreadable.is_read(child, || path(&walk));
                     is_same.map_err(|e| failed(&path(&walk), &e))?
                 }
@@ -385,6 +398,14 @@ pub fn difference<D: Disk>(
         if !is_same {
             return Ok(Some(path(&walk)));
         }
+    }
+}
+
+/// Where a file has something that is no hole.
+fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    match seek(file, SeekFrom::Data(offset)) {
+        Err(Errno::NXIO) => Ok(None),
+        found => Ok(Some(found?)),
     }
 }
 

@@ -370,5 +370,13 @@ pub fn read<D: Disk>(files: &mut Files<D>, inode: Inode) -> Vec<u8> {
     let mut bytes = vec![0xee; files.stat(inode).unwrap().size as usize + 10];
     let len = files.read(inode, 0, &mut bytes).unwrap();
     bytes.truncate(len);
+    // All that is no zero is found, and nothing far from it.
+    let mut at = 0;
+    while let Some(next) = files.next_written(inode, at).unwrap() {
+        assert!(at <= next && next < len as u64);
+        assert!(bytes[at as usize..next as usize].iter().all(|&byte| byte == 0));
+        at = (next / PAGE as u64 + 1) * PAGE as u64;
+    }
+    assert!(bytes[len.min(at as usize)..].iter().all(|&byte| byte == 0));
     bytes
 }

@@ -10,6 +10,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::failed;
 
+/// Bytes that are read at once.
+const AT_ONCE: usize = 64 << 10;
+
 /// By path: size, and a number of what it holds.
 type Listing = BTreeMap<String, (u64, u64)>;
 
@@ -70,13 +73,15 @@ fn list(
 
 /// A number of what a file holds.
 fn sum(files: &mut Files<Memory>, inode: Inode) -> Result<u64, FilesError> {
-    let (mut at, mut bytes, mut sum) = (0, vec![0; 64 << 10], 0);
-    loop {
+    let (mut at, mut bytes, mut sum) = (0, vec![0; AT_ONCE], 0);
+    // Zeros are left out, whether they were written or not.
+    while let Some(next) = files.next_written(inode, at)? {
+        at = next / AT_ONCE as u64 * AT_ONCE as u64;
         let len = files.read(inode, at, &mut bytes)?;
-        sum = xxh3_64_with_seed(&bytes[..len], sum);
-        at += len as u64;
-        if len < bytes.len() {
-            return Ok(sum);
+        if bytes[..len].iter().any(|&byte| byte != 0) {
+            sum = xxh3_64_with_seed(&bytes[..len], sum ^ at);
         }
+        at += len as u64;
     }
+    Ok(sum)
 }
