@@ -9,6 +9,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use files::{Disk, Files, Inode, Stat, Type};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 
 use crate::error::CrashError;
 
@@ -147,6 +149,21 @@ fn extract_link<D: Disk>(
 /// Bytes that are compared, and written if they differ, at once.
 const AT_ONCE: usize = 256 << 10;
 
+/// Where bytes come next that are more than a hole, in either.
+fn next_data<D: Disk>(
+    files: &Files<D>,
+    inode: Inode,
+    (file, path): (&File, &Path),
+    from: u64,
+) -> Result<Option<u64>, CrashError> {
+    let there = match seek(file, SeekFrom::Data(from)) {
+        Ok(at) => Some(at),
+        Err(Errno::NXIO) => None,
+        Err(e) => return Err(CrashError::folder(path)(e.into())),
+    };
+    Ok(files.next_written(inode, from)?.into_iter().chain(there).min())
+}
+
 /// What is there is changed only where it differs, so holes stay holes.
 fn extract_file<D: Disk>(
     files: &mut Files<D>,
@@ -169,7 +186,8 @@ fn extract_file<D: Disk>(
     let file = open().map_err(failed)?;
     let (mut bytes, mut old) = (vec![0; AT_ONCE], vec![0; AT_ONCE]);
     let mut from = 0;
-    while from < stat.size {
+    while let Some(next) = next_data(files, inode, (&file, at), from)? {
+        from = next;
         let len = files.read(inode, from, &mut bytes)?;
         let (new, old) = (&bytes[..len], &mut old[..len]);
         let mut change = || {

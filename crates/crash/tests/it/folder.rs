@@ -1,7 +1,7 @@
 //! Trees go to a real folder, and come back as they were.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use crash::{Event, Explorer, Options, Tree};
@@ -47,6 +47,47 @@ fn a_folder_goes_in_and_comes_out_as_it_was() {
         fs::metadata(to.path().join("tree/a/b/empty")).unwrap().modified().unwrap()
     );
     assert_eq!(fs::read(to.path().join("tree/a/b/empty")).unwrap(), b"");
+}
+
+/// A file of terabytes with a few bytes in it is compared, hashed and written at once; what was
+/// there in its holes goes.
+#[test]
+fn holes_are_not_read_however_large() {
+    let inode = Inode(2);
+    let (size, middle) = (4 << 40, 2 << 40);
+    let write = |offset, data: &[u8]| Operation::Write { inode, offset, data: data.to_vec() };
+    let initial = [
+        Operation::Create {
+            parent: Inode::ROOT,
+            name: b"large".to_vec(),
+            inode,
+            kind: Kind::File,
+            mode: 0o644,
+        },
+        Operation::Truncate { inode, size },
+        write(middle, b"abc"),
+    ];
+    // Zeros are the same as a hole.
+    let zeros = [initial.to_vec(), vec![write(1 << 40, &[0; 5000])]].concat();
+    let moved = [initial[..2].to_vec(), vec![write(middle + 8192, b"abc")]].concat();
+    let mut hashes = Vec::new();
+    for operations in [&initial[..], &zeros, &moved] {
+        let explorer = Explorer::new(operations, Vec::new(), Options::default()).unwrap();
+        let mut state = explorer.state(0, 0).unwrap();
+        hashes.push(explorer.hash(&mut state).unwrap());
+        let to = tempfile::tempdir().unwrap();
+        let tree = Tree::new(to.path()).unwrap();
+        tree.extract(&mut state.files).unwrap();
+        let file =
+            fs::File::options().read(true).write(true).open(to.path().join("large")).unwrap();
+        file.write_all_at(b"x", 3 << 40).unwrap();
+        tree.extract(&mut state.files).unwrap();
+        let mut bytes = [1; 4];
+        file.read_exact_at(&mut bytes, 3 << 40).unwrap();
+        assert_eq!(bytes, [0; 4]);
+        assert_eq!(file.metadata().unwrap().len(), size);
+    }
+    assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2], "{hashes:?}");
 }
 
 /// A run in which names change all the time.

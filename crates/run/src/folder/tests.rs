@@ -75,6 +75,30 @@ fn as_nobody(work: impl FnOnce() + Send) {
     });
 }
 
+/// Read byte by byte it would take hours.
+#[test]
+fn holes_are_not_read_however_large() {
+    let mut place = Place::of(Memory::new(BLOCKS));
+    let inode = place.make(Inode::ROOT, "large", Kind::File, 0o644);
+    let size = 4 << 40;
+    place.files.apply(&Operation::Truncate { inode, size }).unwrap();
+    for offset in [8192, (2 << 40) + 5, size - 3] {
+        let data = b"abc".to_vec();
+        place.files.apply(&Operation::Write { inode, offset, data }).unwrap();
+    }
+    place.fill().unwrap();
+    assert_eq!(place.difference(), None);
+    let file = File::options().write(true).open(place.data("large")).unwrap();
+    // Where the drive has a hole, and where it has bytes.
+    for offset in [1 << 40, (2 << 40) + 6] {
+        file.write_all_at(b"x", offset).unwrap();
+        assert_eq!(place.difference(), Some(place.data("large")));
+        let was: &[u8] = if offset == 1 << 40 { b"\0" } else { b"b" };
+        file.write_all_at(was, offset).unwrap();
+        assert_eq!(place.difference(), None);
+    }
+}
+
 #[test]
 fn it_goes_as_deep_as_folders_do() {
     let mut place = Place::of(Memory::new(BLOCKS));

@@ -7,16 +7,20 @@
 //! started again, ends with an error.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io::stderr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crash::{Event, Explorer, Options, Tree};
 use drive::error::Error;
+use drive::memory;
 use files::Operation;
 use interpose::{Answer, Course, Program, Recorder, RunError, Wants, Watcher};
+use measure::units;
 use port::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -264,9 +268,39 @@ fn set_up(args: &CrashArgs, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Fails where what is in the folder, all of which is kept in memory, has no room there.
+fn ask_memory(folder: &Path) -> Result<(), Error> {
+    let (mut below, mut bytes) = (vec![folder.to_owned()], 0);
+    let device = fs::metadata(folder).map(|about| about.dev()).ok();
+    // Twice: as it was, and as files of a cut.
+    let free = memory::free() / 2;
+    while let Some(at) = below.pop() {
+        // What cannot be read is told by who reads it.
+        for entry in fs::read_dir(at).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(about) if about.is_dir() && Some(about.dev()) == device => {
+                    below.push(entry.path());
+                }
+                Ok(about) if about.is_file() => bytes += about.blocks() * 512,
+                _ => {}
+            }
+        }
+        if bytes > free {
+            return Err(Error::Usage(format!(
+                "{} has more than {} in files, and all that is there when the program begins is \
+                 kept in memory: map a folder that has only what the program needs",
+                folder.display(),
+                units::bytes_decimal(bytes as f64),
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Runs the program on what is in the folder.
 fn record(args: &CrashArgs, folder: &Path) -> Result<(Recorded, Vec<Event>), Error> {
     let folders = [folder.to_owned()];
+    ask_memory(folder)?;
     let mut tree = interpose::Tree::of(folder, &mut |_, _| None).map_err(supervision)?;
     let mut initial = Vec::new();
     tree.contents(&folders, &mut |operation| initial.push(operation)).map_err(supervision)?;
