@@ -1,9 +1,9 @@
 //! What the supervisor waits for: calls, and beside them the end of the program, signals, a time,
-//! and the watcher's bell. These four come seldom, so they are one descriptor: to look at each of
-//! them with every call would take longer than much of the call's own work.
+//! the watcher's bell, and room where copies go. These come seldom, so they are one descriptor: to
+//! look at each of them with every call would take longer than much of the call's own work.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -16,6 +16,8 @@ const END: u64 = 0;
 const SIGNAL: u64 = 1;
 const TIME: u64 = 2;
 const BELL: u64 = 3;
+/// With the number of a descriptor that has room.
+const ROOM: u64 = 1 << 32;
 
 /// What came.
 #[derive(Default)]
@@ -25,6 +27,8 @@ pub(crate) struct Came {
     pub is_over: bool,
     pub end: bool,
     pub signal: bool,
+    /// Descriptors that may have room now, by their numbers.
+    pub room: Vec<RawFd>,
 }
 
 pub(crate) struct Events {
@@ -50,6 +54,17 @@ impl Events {
     /// The end of this process is waited for, too.
     pub fn await_end(&self, process: impl AsFd) -> Result<(), Errno> {
         self.add(process, END)
+    }
+
+    /// Room there is waited for, once.
+    pub fn await_room(&self, file: &OwnedFd) -> Result<(), Errno> {
+        let data = EventData::new_u64(ROOM | file.as_raw_fd() as u64);
+        epoll::add(&self.beside, file, data, EventFlags::OUT)
+    }
+
+    /// It has come, or nobody waits for it any more.
+    pub fn forget_room(&self, file: &OwnedFd) -> Result<(), Errno> {
+        epoll::delete(&self.beside, file)
     }
 
     /// It was reaped: it would be ready for ever.
@@ -93,6 +108,7 @@ impl Events {
                 END => came.end = true,
                 SIGNAL => came.signal = true,
                 TIME => self.timer.rang(),
+                room if room >= ROOM => came.room.push((room - ROOM) as RawFd),
                 // What it says is that there is something to look at.
                 _ => drop(self.bell.as_ref().map(|bell| read(bell, &mut [0; 8]))),
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::notify::{Listener, Reply};
+use crate::notify::Reply;
 
 /// Effects that were held up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,10 +19,11 @@ pub struct Held {
     pub time: Duration,
 }
 
-/// The kernel will carry a call out.
+/// A call that is carried out when it is answered.
 struct Effect {
     /// By which it is answered.
     id: u64,
+    reply: Reply,
     awaited: u64,
     since: Instant,
 }
@@ -87,28 +88,30 @@ impl HeldAnswers {
         }
     }
 
-    /// Holds a call that the kernel is to carry out, until that number is reached.
-    pub fn hold_effect(&mut self, id: u64, awaited: u64) {
+    /// Holds a call that is to be carried out, until that number is reached.
+    pub fn hold_effect(&mut self, id: u64, reply: Reply, awaited: u64) {
         debug_assert!(self.effects.back().is_none_or(|it| it.awaited <= awaited));
-        self.effects.push_back(Effect { id, awaited, since: Instant::now() });
+        self.effects.push_back(Effect { id, reply, awaited, since: Instant::now() });
         self.effects_held.count += 1;
     }
 
-    /// Sends the answers that are due; when the next is.
-    pub fn release(&mut self, listener: &Listener, reached: u64) -> Option<Instant> {
-        while let Some(effect) = self.effects.pop_front_if(|it| it.awaited <= reached) {
+    /// An answer that is due, and the call that it is of.
+    pub fn due(&mut self, reached: u64) -> Option<(u64, Reply)> {
+        if let Some(effect) = self.effects.pop_front_if(|it| it.awaited <= reached) {
             self.effects_held.time += effect.since.elapsed();
-            listener.reply(effect.id, &Reply::Continue);
+            return Some((effect.id, effect.reply));
         }
-        while let Some(&Reverse((at, id))) = self.timed.peek() {
-            if at > Instant::now() {
-                return Some(at);
-            }
-            self.timed.pop();
+        while self.next_at().is_some_and(|at| at <= Instant::now()) {
+            let Some(Reverse((_, id))) = self.timed.pop() else { break };
             if let Some(answer) = self.answers.remove(&id) {
-                listener.reply(id, &answer.reply);
+                return Some((id, answer.reply));
             }
         }
         None
+    }
+
+    /// When the next is due, of those whose time is known.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.timed.peek().map(|it| it.0.0)
     }
 }

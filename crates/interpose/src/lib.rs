@@ -31,6 +31,7 @@ mod notify;
 mod path;
 mod process;
 mod recorder;
+mod relay;
 mod supervisor;
 mod timer;
 mod tree;

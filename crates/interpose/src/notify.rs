@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use crate::relay::Relay;
+
 /// A call of the program, which waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
@@ -36,6 +38,8 @@ pub(crate) enum Reply {
         file: OwnedFd,
         close_on_exec: bool,
     },
+    /// What a copy comes to, when it was made.
+    Relay(Box<Relay>),
 }
 
 pub(crate) struct Listener {
@@ -76,12 +80,13 @@ impl Listener {
         self.control(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw mut id).is_ok()
     }
 
-    /// Who died meanwhile needs no answer.
+    /// Who died meanwhile needs no answer. A copy was made before.
     pub fn reply(&self, id: u64, reply: &Reply) {
         let (val, error, flags) = match reply {
             Reply::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
             Reply::Value(value) => (*value, 0, 0),
             Reply::Error(errno) => (0, -errno.raw_os_error(), 0),
+            Reply::Relay(relay) => (relay.done as i64, 0, 0),
             Reply::Descriptor { file, close_on_exec } => {
                 return self.hand_over(id, file, *close_on_exec);
             }

@@ -3,7 +3,7 @@
 //! program's end.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use files::Operation;
@@ -23,6 +23,7 @@ use crate::launch::{self, Program, Shared};
 use crate::mapping::Mappings;
 use crate::notify::{Call, Listener, Reply, last_error};
 use crate::process::{self, Processes};
+use crate::relay::{Relay, Step};
 use crate::tree::Tree;
 use crate::watcher::{Answer, Course, Wants, Watcher};
 
@@ -88,6 +89,7 @@ pub fn run(
         main: Main { pid, process, code: None },
         events,
         held: HeldAnswers::default(),
+        copies: HashMap::new(),
         seen: HashMap::new(),
         stopped: false,
         calls: 0,
@@ -265,6 +267,8 @@ struct Supervisor<'a> {
     main: Main,
     events: Events,
     held: HeldAnswers,
+    /// Copies that wait for room, by where they go, and the calls that they are of.
+    copies: HashMap<RawFd, (u64, Box<Relay>)>,
     /// Processes that said that they end, and when each began: numbers are given anew.
     seen: HashMap<u32, u64>,
     stopped: bool,
@@ -287,8 +291,10 @@ impl Supervisor<'_> {
                     self.held.over(ticket, error);
                 }
                 let reached = self.session.watcher.reached();
-                let next = self.held.release(&self.session.listener, reached);
-                wake = wake.into_iter().chain(next).min();
+                while let Some((id, reply)) = self.held.due(reached) {
+                    self.answer(id, reply)?;
+                }
+                wake = wake.into_iter().chain(self.held.next_at()).min();
             }
             if self.stopped || self.main.code.is_some() {
                 self.reap();
@@ -302,6 +308,12 @@ impl Supervisor<'_> {
                 self.receive()?;
             } else if came.is_over && self.main.code.is_some() {
                 return Ok(());
+            }
+            for file in came.room {
+                if let Some((id, relay)) = self.copies.remove(&file) {
+                    self.events.forget_room(relay.to.file())?;
+                    self.copy(id, relay)?;
+                }
             }
             if came.end {
                 self.main.reap()?;
@@ -338,14 +350,41 @@ impl Supervisor<'_> {
         let until = std::mem::take(&mut self.session.until);
         if let Some(number) = awaited.filter(|_| calls::is_seen(&mut self.session, &call)) {
             self.session.watcher.holds(number);
-            self.held.hold_effect(call.id, number);
+            self.held.hold_effect(call.id, reply, number);
         } else if until.is_now() {
-            self.session.listener.reply(call.id, &reply);
+            self.answer(call.id, reply)?;
         } else {
             self.held.hold(call.id, reply, until);
         }
         if self.session.tree.should_look() {
             self.session.sweep(false);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, id: u64, reply: Reply) -> Result<(), Errno> {
+        match reply {
+            Reply::Relay(relay) => return self.copy(id, relay),
+            reply => self.session.listener.reply(id, &reply),
+        }
+        Ok(())
+    }
+
+    /// Copies as far as there is room, when others may see it: what is in the file by then.
+    fn copy(&mut self, id: u64, mut relay: Box<Relay>) -> Result<(), Errno> {
+        let (effects, watcher) = (self.session.wants.effects, &mut self.session.watcher);
+        let reached = watcher.reached();
+        if let Some(number) = watcher.awaited().filter(|&it| effects && it > reached) {
+            watcher.holds(number);
+            self.held.hold_effect(id, Reply::Relay(relay), number);
+            return Ok(());
+        }
+        match relay.step(&mut self.session) {
+            Step::Done(reply) => self.session.listener.reply(id, &reply),
+            Step::Waits => {
+                self.events.await_room(relay.to.file())?;
+                self.copies.insert(relay.to.file().as_raw_fd(), (id, relay));
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::{Carried, Descriptor, Mapped, descriptor, mapped, modes};
 use crate::notify::{Call, Reply, last_error};
 use crate::path;
-use crate::process::{CALL_MAX, Source, read_word};
+use crate::process::{Source, read_word};
 use crate::supervisor::Session;
 use crate::watcher::{Transfer, Way};
 
@@ -223,45 +223,6 @@ pub(super) fn read(session: &mut Session, call: &Call) -> Carried {
         let is_direct = file.flags.contains(OFlags::DIRECT);
         let way = if is_direct { Way::DirectRead } else { Way::Read };
         transfer(session, file.inode, (offset, len), way)?;
-    }
-    Ok(Reply::Continue)
-}
-
-/// Copies inside the kernel to a mapped file: programs then read and write by themselves, as on
-/// file systems that cannot copy. So they do where outputs are told and these would not be, and
-/// from a mapped file where effects wait: a pipe would have its pages, and what is written later.
-pub(super) fn copy(session: &mut Session, call: &Call, to: usize, errno: Errno) -> Carried {
-    let is_clone = call.number == libc::SYS_ioctl;
-    let from = if call.number == libc::SYS_sendfile { 1 } else { 0 };
-    if session.wants.effects && !is_clone && mapped(session, call, call.int(from))?.is_some() {
-        return Err(errno);
-    }
-    match descriptor(session, call, call.int(to))? {
-        Descriptor::Mapped(file) if file.is_file() => Err(errno),
-        Descriptor::Other(_) if session.wants.outputs && !is_clone => Err(errno),
-        _ if session.wants.reads && !is_clone => read_to_copy(session, call),
-        _ => Ok(Reply::Continue),
-    }
-}
-
-/// The kernel reads what it copies elsewhere, when the watcher lets it.
-fn read_to_copy(session: &mut Session, call: &Call) -> Carried {
-    // Arguments: the descriptor, where its offset is, the length.
-    let (from, at, len) = match call.number {
-        libc::SYS_sendfile => (1, 2, 3),
-        _ => (0, 1, 4),
-    };
-    let Some(file) = mapped(session, call, call.int(from))?.filter(Mapped::is_for_reading) else {
-        return Ok(Reply::Continue);
-    };
-    let offset = match call.args[at] {
-        0 => seek(&file.file, SeekFrom::Current(0))?,
-        address => read_word(call.thread, address)?,
-    };
-    let left = (file.stat.st_size as u64).saturating_sub(offset);
-    let len = call.args[len].min(CALL_MAX).min(left);
-    if len > 0 {
-        transfer(session, file.inode, (offset, len), Way::Read)?;
     }
     Ok(Reply::Continue)
 }

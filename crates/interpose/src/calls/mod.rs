@@ -1,6 +1,7 @@
 //! The program's calls, by kind. What a call on mapped files does the supervisor does itself; an
 //! error is then the kernel's own. What is not mapped the kernel does ([`Reply::Continue`]).
 
+mod copies;
 mod data;
 mod effects;
 mod exec;
@@ -34,10 +35,10 @@ pub(crate) fn carry_out(session: &mut Session, call: &Call) -> Reply {
         libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => data::send(session, call),
         libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv => data::read(session, call),
         libc::SYS_preadv | libc::SYS_preadv2 => data::read(session, call),
-        libc::SYS_copy_file_range => data::copy(session, call, 2, Errno::XDEV),
-        libc::SYS_sendfile => data::copy(session, call, 0, Errno::INVAL),
-        libc::SYS_splice => data::copy(session, call, 2, Errno::INVAL),
-        libc::SYS_ioctl => data::copy(session, call, 0, Errno::OPNOTSUPP),
+        libc::SYS_copy_file_range => copies::copy(session, call, 2, Errno::XDEV),
+        libc::SYS_sendfile => copies::copy(session, call, 0, Errno::INVAL),
+        libc::SYS_splice => copies::copy(session, call, 2, Errno::INVAL),
+        libc::SYS_ioctl => copies::copy(session, call, 0, Errno::OPNOTSUPP),
         libc::SYS_ftruncate | libc::SYS_truncate => data::truncate(session, call),
         libc::SYS_fallocate => data::allocate(session, call),
         libc::SYS_fsync | libc::SYS_fdatasync => sync::file(session, call),

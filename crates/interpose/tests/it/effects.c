@@ -38,6 +38,9 @@ static void act(const char *what) {
     if (!strcmp(what, "dup2")) dup2(2, 1);
     if (!strcmp(what, "sendfile")) sendfile(1, file, &at, 1);
     if (!strcmp(what, "splice")) splice(file, &at, 1, 0, 1, 0);
+    if (!strcmp(what, "sendfile_mapped")) sendfile(1, out, &at, 1);
+    if (!strcmp(what, "sendfile_socket")) sendfile(0, out, &at, 1);
+    if (!strcmp(what, "splice_mapped")) splice(out, &at, 1, 0, 1, 0);
     if (!strcmp(what, "vmsplice")) vmsplice(1, &piece, 1, 0);
     if (!strcmp(what, "pwrite")) pwrite(file, "x", 1, 0);
     if (!strcmp(what, "copy")) copy_file_range(file, &at, file, &(loff_t){1}, 1, 0);

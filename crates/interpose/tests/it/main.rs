@@ -2,6 +2,7 @@
 //! they left in the folder.
 
 mod border;
+mod copies;
 mod costs;
 mod effects;
 mod hostile;
