@@ -12,6 +12,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from collections import OrderedDict
@@ -187,15 +188,19 @@ def _plain_text(value: object) -> object:
 
 def files_of(drive: str, *more: object) -> dict[str, str]:
     """The files that a drive's name leads to, and others, with a hash of what is in each."""
-    named = [str(path) for path in (*more, *_paths(drive)) if path]
+    given = [path for each in more for path in (each if isinstance(each, list) else [each])]
+    named = [str(path) for path in (*given, *_paths(drive)) if path]
     return {path: _hash(path) for path in named if Path(path).is_file()}
 
 
 def _paths(drive: str) -> list[str]:
-    """What of a drive's name may be files."""
+    """What of a drive's name may be files: of a profile, of rules, also several of them, and
+    those of a remote drive's name, which is within."""
     scheme, _, rest = drive.partition(":")
     parts = (drive if "/" in scheme else rest).split(",")
-    return [part.partition("=")[2] if "=" in part else part for part in parts]
+    whole = [part.partition("=")[2] if "=" in part else part for part in parts]
+    within = [piece for part in whole for piece in re.split("[+:=]", part) if piece != part]
+    return [piece.strip() for piece in (*whole, *within)]
 
 
 def _hash(path: object) -> str:

@@ -12,7 +12,7 @@ import pytest
 import ssdkit
 from ssdkit import Knee, LatinHypercube, Range, Sobol, UsageError
 from ssdkit.sweep_grid import points_of
-from ssdkit.sweep_run import base_of, run_of
+from ssdkit.sweep_run import base_of, files_of, run_of
 
 BASE = {"drive": "mem:tlc,size=64M,groups=1,pus=2,pages=48,store=none", "rw": "randread"}
 KNEE = Knee("iodepth", Range(1, 8, integer=True), "iops")
@@ -150,6 +150,28 @@ def test_what_is_in_a_file_is_a_part_of_the_run(tmp_path: Path) -> None:
         path.write_text(text)
         keys.append(run_of(base, {}, True).key)
     assert keys[0] != keys[1]
+
+
+@pytest.mark.parametrize(
+    "drive",
+    [
+        "mem:{},size=64M",
+        "mem:tlc,size=64M,target=rules,rules={}",
+        "mem:tlc,size=64M,rules= {}",
+        "mem:tlc,size=64M,target=rules,targets=2,rules=./other+{}",
+        "mem:tlc,size=64M,target=rules,rules=./other,remote=mem:{},size=64M",
+    ],
+)
+def test_what_is_in_the_files_of_a_drives_name_is_a_part_of_the_run(
+    drive: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    found = []
+    for text in ("one\n", "another\n"):
+        path.write_text(text)
+        found.append(files_of(drive.format(path)))
+    assert found[0] != found[1]
+    assert files_of("mem:tlc", [str(path)]) == found[1]
 
 
 def test_a_knee_is_found() -> None:
