@@ -60,8 +60,8 @@ fn so_much_is_done_as_fio_does() {
 fn what_is_not_on_the_drive_is_refused() {
     for (keys, told) in [
         ("size=5m", "a.fio:1: [a] it uses 5 MiB from 0 B on, but the drive has 4 MiB"),
-        ("offset=4m", "it begins at 4194304"),
-        ("offset_increment=4m", "it begins at 4194304"),
+        ("offset=4m", "it begins at 4 MiB"),
+        ("offset_increment=4m", "it begins at 4 MiB"),
         ("offset=100 bs=4k", "the range starts at 100"),
         ("size=2k", "smaller than a block"),
         ("rw=rw bsrange=4k-8k number_ios=4", "number_ios= is of one size"),
