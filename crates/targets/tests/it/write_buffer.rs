@@ -86,6 +86,6 @@ fn what_cannot_be_is_refused_with_what_can() {
     for bytes in [1, 8 * ROW * BLOCK - 1, (1 << 30) + 1] {
         let Err(e) = drive(bytes, 1) else { panic!("{bytes} bytes") };
         let text = e.to_string();
-        assert!(text.contains("write_buffer") && text.contains("262144 to 1073741824"), "{text}");
+        assert!(text.contains("write_buffer") && text.contains("256 KiB to 1 GiB"), "{text}");
     }
 }

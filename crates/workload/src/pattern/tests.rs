@@ -57,7 +57,7 @@ fn impossible_patterns_are_refused() {
     assert!(matches!(zipf(f64::NAN).check(), Err(E::Theta { .. })));
     assert!(matches!(pareto(f64::NAN).check(), Err(E::Pareto { .. })));
     assert!(matches!(Generator::new(&good, 0, 1, 1), Err(E::Submitter { .. })));
-    assert!(E::Misaligned { offset: 513 }.to_string().ends_with("use 512"));
+    assert!(E::Misaligned { offset: 513 }.to_string().ends_with("use 512 B"));
     assert_eq!(good.check(), Ok(()));
 }
 
