@@ -251,7 +251,7 @@ def test_a_path_that_leads_to_no_drive_is_told_as_with_its_scheme(tmp_path: Path
     for name, made, words in [
         ("none.ssd", None, "no such file; make it with `ssdkit create`"),
         ("junk.ssd", b"x" * 100_000, "this is not a drive file"),
-        ("empty.ssd", b"", "this is not a drive file"),
+        ("empty.ssd", b"", "the file is empty, and so no drive file"),
         ("damaged.ssd", damaged, "this is not a drive file"),
         ("directory.ssd", "directory", "a drive file is a regular file"),
     ]:
