@@ -5,6 +5,9 @@
 //! The system says the same of both. So other places are read as well, past what the system
 //! remembers: a disk that cannot read those is away, and nobody may take for lost, and write
 //! down as such, what it does not read.
+//!
+//! A hole is read without the disk, and proves nothing; the first page, which is always asked,
+//! is none. Where only a part of a disk is away, it is seen as far as these places lie in it.
 
 use std::io;
 
