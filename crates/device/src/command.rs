@@ -192,9 +192,10 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn kept(&self) -> u32;
     /// One chunk (log page 0xCA), by [`Geometry::chunk_index`].
     fn chunk(&self, chunk_index: usize) -> Chunk;
-    /// Which of `count` neighbours in a chunk, at most [`MAX_ROW_BLOCKS`], cannot be read as
-    /// their programs failed: bit `i` stands for block `i`. It tells of all, and of no other;
-    /// a descriptor has room for few.
+    /// Which of `count` neighbours in a chunk, at most [`MAX_ROW_BLOCKS`], have nothing though
+    /// they are below its write pointer: bit `i` stands for block `i`. Their programs failed, or,
+    /// where blocks may be missing between others, they are (under parity; they read as zeros).
+    /// It tells of all, and of no other; a descriptor has room for few.
     fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
         let geometry = self.geometry();
         self.chunk(geometry.chunk_index(ppa)).failed_of(geometry.block(ppa), count)

@@ -414,8 +414,11 @@ impl<D: OpenChannel> OpenChannel for Parity<D> {
     fn failed_of(&self, ppa: Ppa, count: u32) -> BlockBits {
         let (sb, from) = (self.layout.upper.chunk_index(ppa), self.layout.upper.block(ppa));
         let (members, wp) = (self.members(sb), self.supers[sb].wp);
-        let failed = |i: &u32| from + i < wp && members.has_failed(from + i);
-        (0..count).filter(failed).fold(0, |bits, i| bits | block_bits(i as usize, 1))
+        let has_nothing = |i: &u32| {
+            let is_inside = from + i < wp;
+            is_inside && (members.has_failed(from + i) || self.is_owed(Ppa(ppa.0 + u64::from(*i))))
+        };
+        (0..count).filter(has_nothing).fold(0, |bits, i| bits | block_bits(i as usize, 1))
     }
 
     fn depth(&self) -> usize {

@@ -68,6 +68,11 @@ impl<D: OpenChannel> Parity<D> {
         }
     }
 
+    /// Whether a block below the write pointer is missing, for good.
+    pub(crate) fn is_owed(&self, ppa: Ppa) -> bool {
+        self.spot(ppa) == Spot::Owed
+    }
+
     pub(crate) fn start_read(&mut self, cmd: VectorCmd) {
         let count = usize::from(cmd.count);
         let mut all_there = true;

@@ -110,11 +110,10 @@ impl Drive {
 }
 
 /// Some drives have parity; in half of these programs of the medium fail, which the drive
-/// remembers. Not where there is a cache: what a cut takes there of a large value is zeros
-/// with parity, and its record is believed. Gives the width, 0 for none.
+/// remembers. Gives the width, 0 for none.
 fn take_parity(setup: &mut Setup, seed: u64) -> u32 {
     let mut rng = Rng::new(seed, PARITY);
-    if setup.troubles.cached || !rng.one_in(4) {
+    if !rng.one_in(4) {
         return 0;
     }
     setup.parity = 3 + rng.below(2) as u32;

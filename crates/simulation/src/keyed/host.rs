@@ -112,9 +112,17 @@ fn listed(there: &[(bool, bool)], done: &KvDone) -> Result<(), Violation> {
 
 /// All of a value's bytes tell its number.
 fn fill(bytes: &mut [u8], number: u64) {
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = number.to_le_bytes()[at % 8];
-    }
+    let word = number.to_le_bytes();
+    let mut words = bytes.chunks_exact_mut(word.len());
+    words.by_ref().for_each(|to| to.copy_from_slice(&word));
+    let rest = words.into_remainder();
+    rest.copy_from_slice(&word[..rest.len()]);
+}
+
+fn is_filled(bytes: &[u8], number: u64) -> bool {
+    let word = number.to_le_bytes();
+    let words = bytes.chunks_exact(word.len());
+    words.remainder() == &word[..words.remainder().len()] && words.into_iter().all(|is| is == word)
 }
 
 fn note(rig: &mut Rig, now: Time, key: u64, words: impl FnOnce() -> String) {
@@ -358,9 +366,7 @@ impl Host {
         let mut word = [0; 8];
         word[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
         let number = u64::from_le_bytes(word);
-        let mut expected = vec![0; stored];
-        fill(&mut expected, number);
-        if bytes != expected {
+        if !is_filled(bytes, number) {
             return Err(wrong(Some(key), "a value whose bytes are of several"));
         }
         rig.see(number);
@@ -370,15 +376,18 @@ impl Host {
     /// Gets all keys, and lists those that are there.
     pub fn check(&mut self, at_rest: bool, site: &mut impl Site) -> Result<(), Violation> {
         let when = if at_rest { "at rest" } else { "after a cut" };
+        let room = self.shape().stored(LONGEST_NAME, LONGEST).max(self.shape().small as usize);
+        let mut value = Buffer::zeroed(room).expect("memory for a value");
         let mut is_whole = true;
         for key in 0..self.names {
-            let Some(done) = self.read(key, site)? else {
+            let Some(done) = self.read(key, &mut value, site)? else {
                 is_whole = false;
                 self.model.lost(key);
                 site.rig().counts.lost += 1;
                 continue;
             };
             let seen = self.seen(key, &done, site.rig())?;
+            value = done.value;
             let found = self.model.found(key, seen, at_rest);
             found.map_err(|words| wrong(Some(key), format!("{when}: {words}")))?;
             let now = site.now();
@@ -392,15 +401,20 @@ impl Host {
         Ok(())
     }
 
-    /// Reads a key; nothing where that fails again and again, with a reason.
-    fn read(&self, key: u64, site: &mut impl Site) -> Result<Option<KvDone>, Violation> {
-        let room = self.shape().stored(LONGEST_NAME, LONGEST).max(self.shape().small as usize);
+    /// Reads a key into `value`, which what it gives has; nothing where that fails again and
+    /// again, with a reason. What was there before is no value of this key.
+    fn read(
+        &self,
+        key: u64,
+        value: &mut Buffer,
+        site: &mut impl Site,
+    ) -> Result<Option<KvDone>, Violation> {
         for _ in 0..TRIES {
-            let value = Buffer::zeroed(room).expect("memory for a value");
-            let done = site.act(request(KvOp::Get, name(key), value))?;
+            let done = site.act(request(KvOp::Get, name(key), std::mem::take(value)))?;
             if done.status != Status::KEY_UNRECOVERED || !site.excuse().unread {
                 return Ok(Some(done));
             }
+            *value = done.value;
         }
         Ok(None)
     }

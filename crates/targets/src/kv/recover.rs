@@ -62,7 +62,7 @@ struct Found {
     is_damaged: bool,
 }
 
-/// The rows of a chunk of which no program failed.
+/// The rows of a chunk that have something.
 fn rows<'a, D: OpenChannel>(
     device: &'a D,
     geometry: &'a Geometry,
@@ -313,10 +313,17 @@ impl<D: OpenChannel> Kv<D> {
             return false;
         }
         let chunk = self.device.chunk(self.geometry.chunk_index(run.first));
-        let forgotten = u32::from(mutation::is(Mutation::ForgetRow));
-        let end =
-            self.geometry.block(run.first) + (run.rows - forgotten) * self.geometry.row_blocks();
-        chunk.wear == run.wear && end <= chunk.programmed && chunk.state != ChunkState::Offline
+        let rows = run.rows - u32::from(mutation::is(Mutation::ForgetRow));
+        let blocks = self.geometry.row_blocks();
+        let end = self.geometry.block(run.first) + rows * blocks;
+        let is_missing = |row: u32| {
+            let first = Ppa(run.first.0 + u64::from(row * blocks));
+            self.device.failed_of(first, blocks) != 0
+        };
+        chunk.wear == run.wear
+            && end <= chunk.programmed
+            && chunk.state != ChunkState::Offline
+            && !(0..rows).any(is_missing)
     }
 
     /// Counts what each chunk has of records and of large values, whose records are read.
