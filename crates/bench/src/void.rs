@@ -6,12 +6,13 @@ use std::ops::Range;
 
 use load::tally::Tally;
 use measure::{Histogram, histogram};
+use port::{BLOCK_BYTES, BlockOp};
 
 /// Why those of a tally that read so many bytes do not, where many blocks read
-/// were never written, or trimmed.
+/// were never written, or trimmed. A block of which a part was read counts as one.
 fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
     let nothing = tally.after.nothing.saturating_sub(tally.before.nothing);
-    let read = bytes / port::BLOCK_BYTES;
+    let read = tally.latency(BlockOp::Read).count().max(bytes / BLOCK_BYTES);
     (nothing > 0 && nothing * 100 >= read).then(|| {
         let part = 100 * nothing / read.max(nothing);
         format!(
@@ -76,5 +77,32 @@ pub(crate) fn void(tally: &Tally, ios: u64) -> Option<String> {
              buffer, or what was read was never written"
                 .into(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Gauges;
+    use port::Time;
+    use targets::WriteCounters;
+
+    use super::*;
+
+    /// A drive counts a block for each request of 512 bytes.
+    #[test]
+    fn parts_of_blocks_that_were_never_written_are_blocks() {
+        let why = |len: u64, blocks: u64, nothing: u64| {
+            let mut tally = Tally::new();
+            tally.begin(Time::ZERO, WriteCounters::default(), Gauges::default());
+            (0..1000).for_each(|n| tally.record(BlockOp::Read, len, Time(n + 1), 1));
+            tally.finish(WriteCounters { nothing, ..Default::default() }, Gauges::default());
+            assert_eq!(tally.bytes(BlockOp::Read), blocks * 4096);
+            read_nothing(&tally, tally.bytes(BlockOp::Read)).unwrap_or_default()
+        };
+        assert!(why(512, 125, 50).starts_with("5 % of the blocks read"));
+        assert_eq!(why(512, 125, 9), "");
+        assert!(why(512, 125, 1000).starts_with("100 %"));
+        assert!(why(16_384, 4000, 200).starts_with("5 % of the blocks read"));
+        assert_eq!(why(16_384, 4000, 39), "");
     }
 }
