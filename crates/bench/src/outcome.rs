@@ -108,6 +108,11 @@ pub struct Outcome {
     pub first_failed: Option<String>,
 }
 
+/// Requests of an open loop that tell whether it reached half of its rate.
+const FEW: u64 = 20;
+/// Those that tell whether it reached all of it.
+const MANY: u64 = 1000;
+
 /// The rate of an open loop, in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpenLoop {
@@ -120,11 +125,17 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Of so many requests in `seconds`. A few tell nothing: the last one's latency
-    /// is most of the time that they took.
+    /// Of so many requests in `seconds`. A few tell little: the last one's latency is much
+    /// of the time that they took, so that they must have taken twice their time. Of fewer
+    /// than a handful it may be most of it, and they tell nothing.
     pub fn new(asked: u64, requests: u64, seconds: f64) -> OpenLoop {
         let reached = if seconds > 0.0 { requests as f64 / seconds } else { 0.0 };
-        let behind = seconds > 0.0 && requests >= 1000 && reached < 0.95 * asked as f64;
+        let part = match requests {
+            0..FEW => 0.0,
+            FEW..MANY => 0.5,
+            MANY.. => 0.95,
+        };
+        let behind = seconds > 0.0 && reached < part * asked as f64;
         OpenLoop { asked, reached, behind }
     }
 
@@ -425,7 +436,10 @@ mod tests {
         assert!(!OpenLoop::new(1000, 10_000, 10.0).behind);
         assert!(!OpenLoop::new(1000, 9600, 10.0).behind);
         assert!(OpenLoop::new(1000, 9400, 10.0).behind);
-        assert!(!OpenLoop::new(1000, 100, 10.0).behind, "too few to tell");
+        assert!(OpenLoop::new(100, 900, 90.0).behind, "a queue grew all the time");
+        assert!(!OpenLoop::new(100, 900, 17.0).behind, "the last may have been slow");
+        assert!(OpenLoop::new(1000, 20, 0.041).behind);
+        assert!(!OpenLoop::new(1000, 19, 10.0).behind, "too few to tell");
         assert!(!OpenLoop::new(1000, 10_000, 0.0).behind, "its time stood still");
     }
 
