@@ -16,7 +16,7 @@ use load::load::{Load, Pace};
 use load::runner::{Plan, Runner, Until};
 use load::tally::Tally;
 use load::watch::Watch;
-use measure::{Histogram, WriteAmplification};
+use measure::{Histogram, Programmed};
 use port::{BLOCK_BYTES, BlockOp, Ring, Time};
 use serde_json::{Value, json};
 use targets::WriteCounters;
@@ -50,6 +50,7 @@ pub struct Window {
     writes: Histogram,
     failed: u64,
     written: WriteCounters,
+    programmed: Programmed,
     errors: Option<FlashErrors>,
     health: Lasting,
     read_only: bool,
@@ -90,7 +91,6 @@ impl Window {
                 "p99": all.percentile(99.0), "p999": all.percentile(99.9), "max": all.max(),
                 "distribution": { "below_ns": told.below_ns, "n": told.n } })
         };
-        let amplification = WriteAmplification::from_blocks(w.user, w.gc, w.padding, w.metadata);
         json!({
             "seconds": self.end as f64 / 1e9,
             "lost_seconds": self.lost_at.map(|ns| ns as f64 / 1e9),
@@ -101,7 +101,7 @@ impl Window {
             "lost_blocks": w.lost,
             "erases": w.erases,
             "refreshed_chunks": w.refreshed,
-            "write_amplification": amplification.map(|wa| wa.total),
+            "write_amplification": self.programmed.amplification(),
             "flash_errors": self.errors.map(|errors| errors.to_json()),
             "chunks": h.chunks,
             "factory_bad": h.factory_bad,
@@ -173,7 +173,7 @@ struct Life {
 
 impl Life {
     fn window(&mut self, runner: &mut Runner, load: &mut Load) -> Result<Window, Error> {
-        let before = self.driver.counters();
+        let before = (self.driver.counters(), self.driver.gauges().programmed);
         let errors = FlashErrors::of(self.driver.drive());
         let (mut reads, mut writes, mut failed) = (Histogram::new(), Histogram::new(), 0);
         for _ in 0..self.course.bursts {
@@ -194,7 +194,8 @@ impl Life {
             reads,
             writes,
             failed,
-            written: self.driver.counters().since(&before),
+            written: self.driver.counters().since(&before.0),
+            programmed: self.driver.gauges().programmed.since(&before.1),
             errors: FlashErrors::of(drive).since(&errors),
             health: Lasting::of(drive),
             read_only: drive.is_read_only(),

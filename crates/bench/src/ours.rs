@@ -187,9 +187,12 @@ impl Ours<'_> {
         outcome.injected = driver.drive().injected();
         outcome.add_parity(before.0, after.0);
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &after.1);
-        // With a ramp they are of different spans; beside parity it would be a part only.
-        if args.ramp.is_none() && outcome.parity.is_none() {
-            let all = outcome.report.write_amplification.as_ref().map(|wa| wa.total);
+        // With a ramp they are of different spans.
+        if args.ramp.is_none() {
+            let all = match &outcome.parity {
+                Some(parity) => parity.amplification(),
+                None => outcome.report.write_amplification.as_ref().map(|wa| wa.total),
+            };
             outcome.slc = outcome.slc.map(|slc| slc.beside(all, user));
         }
         outcome.caches = caches;

@@ -443,6 +443,25 @@ mod tests {
         assert!(!OpenLoop::new(1000, 10_000, 0.0).behind, "its time stood still");
     }
 
+    /// With parity and an SLC cache there are three figures, each of what the one before has
+    /// and more.
+    #[test]
+    fn folds_are_told_beside_parity() {
+        use clap::Parser;
+
+        use crate::args::Line;
+
+        let drive = "mem:tlc,groups=1,pus=4,pages=24,size=64M,store=none,parity=4,slc_cache=10%";
+        let line = format!("bench {drive} --rw randwrite --qd 4 --ios 5k --burst 500 --pause 1s");
+        let args = Line::parse_from(line.split(' ')).args;
+        let outcome = crate::measure(&args, &mut load::watch::Watch::quiet()).unwrap().to_json();
+        let of = |at: &str| outcome.pointer(at).unwrap().as_f64().unwrap();
+        let plain = of("/write_amplification/total");
+        let parity = of("/parity/write_amplification");
+        let folds = of("/slc_cache/write_amplification");
+        assert!(parity > 1.3 * plain && folds > parity + 0.1, "{plain} {parity} {folds}");
+    }
+
     /// A rate is of all that arrives, flushes among it.
     #[test]
     fn flushes_are_among_the_requests_of_a_rate() {

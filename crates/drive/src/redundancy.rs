@@ -24,6 +24,11 @@ impl Redundancy {
         Redundancy { counters, amplification }
     }
 
+    /// Write amplification, parity included.
+    pub fn amplification(&self) -> Option<f64> {
+        self.amplification
+    }
+
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let c = &self.counters;

@@ -17,7 +17,7 @@ pub struct SlcReport {
     row: u64,
     /// Erases of each block since the drive was made or opened.
     wear: f64,
-    /// Write amplification, folds included; none where the host wrote nothing.
+    /// Write amplification, folds and parity included; none where the host wrote nothing.
     amplification: Option<f64>,
 }
 
@@ -33,8 +33,8 @@ impl SlcReport {
         (after.blocks > 0).then_some(SlcReport { health, row, wear, amplification })
     }
 
-    /// Beside what the target wrote in the run for each of so many bytes of the host, which
-    /// has no folds in it: with them.
+    /// Beside what was written in the run for each of so many bytes of the host, by the
+    /// target and for parity, which has no folds in it: with them.
     pub fn beside(self, amplification: Option<f64>, user: u64) -> SlcReport {
         let folded = (self.health.folded * self.row) as f64 / user as f64;
         SlcReport { amplification: amplification.map(|wa| wa + folded), ..self }

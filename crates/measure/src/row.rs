@@ -98,9 +98,16 @@ impl Programmed {
         self.user + self.gc + self.padding + self.metadata
     }
 
+    /// All of it for each block that the host wrote, parity and folds too; `None` where
+    /// it wrote none.
+    pub fn amplification(&self) -> Option<f64> {
+        let all = self.of_target() + self.parity.unwrap_or(0) + self.folds.unwrap_or(0);
+        (self.user > 0).then(|| all as f64 / self.user as f64)
+    }
+
     /// What was programmed since it was `before`.
     #[must_use]
-    pub(crate) fn since(&self, before: &Programmed) -> Programmed {
+    pub fn since(&self, before: &Programmed) -> Programmed {
         let beside = |now: Option<u64>, then: Option<u64>| {
             now.map(|now| now.saturating_sub(then.unwrap_or_default()))
         };
@@ -112,5 +119,20 @@ impl Programmed {
             parity: beside(self.parity, before.parity),
             folds: beside(self.folds, before.folds),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amplification_has_parity_and_folds_in_it() {
+        let plain = Programmed { user: 100, gc: 40, padding: 5, metadata: 5, ..Default::default() };
+        assert_eq!(plain.amplification(), Some(1.5));
+        let all = Programmed { parity: Some(50), folds: Some(100), ..plain };
+        assert_eq!(all.amplification(), Some(3.0));
+        assert_eq!(all.since(&plain).amplification(), None, "nothing was written");
+        assert_eq!(all.since(&Programmed::default()), all);
     }
 }

@@ -391,6 +391,9 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         value: run.write_amplification.map(|w| w.total),
         waver: even(waver(&of_rows(run, |row| row.write_amplification))),
     });
+    add("write amplification with parity", Unit::Ratio, &|run| {
+        known(run.parity.and_then(|parity| parity.write_amplification))
+    });
     add("write amplification with folds", Unit::Ratio, &|run| {
         known(run.slc_cache.and_then(|cache| cache.write_amplification))
     });

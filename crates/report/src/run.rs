@@ -108,11 +108,19 @@ pub struct Amplification {
     pub metadata: f64,
 }
 
+/// What parity cost.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Parity {
+    /// With parity; not where nothing was written.
+    pub write_amplification: Option<f64>,
+}
+
 /// What an SLC cache cost.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[allow(missing_docs)]
 pub struct SlcCache {
-    /// With folds; not where the run cannot tell.
+    /// With folds, and parity where there is any; not where the run cannot tell.
     pub write_amplification: Option<f64>,
 }
 
@@ -228,6 +236,7 @@ pub struct Run {
     pub block_layer: Value,
     /// Where they tell; not of a report before there was this, as `chunks`.
     pub dies: Option<Dies>,
+    pub parity: Option<Parity>,
     pub slc_cache: Option<SlcCache>,
     pub chunks: Option<Chunks>,
 }
@@ -324,6 +333,7 @@ impl Run {
         {
             figures.extend([total, user, gc, padding, metadata]);
         }
+        figures.extend(self.parity.and_then(|parity| parity.write_amplification));
         figures.extend(self.slc_cache.and_then(|cache| cache.write_amplification));
         for row in &self.series {
             figures.extend([row.second, row.seconds, row.iops]);

@@ -14,10 +14,9 @@ use load::tally::Tally;
 use load::watch::Watch;
 use measure::steady::{LEAST_WINDOW, WINDOW};
 use measure::units::{size_binary, time_ns};
-use measure::{Histogram, Summary};
+use measure::{Histogram, Programmed, Summary};
 use port::BlockOp;
 use port::random::STEP;
-use targets::WriteCounters;
 use workload::{Order, Pattern};
 
 use crate::{Options, Test};
@@ -115,18 +114,16 @@ pub fn cells(mixes: &[u8], sizes: &[u64]) -> Result<(Vec<(u8, u64)>, usize), Hal
 #[derive(Clone, Copy)]
 pub struct Wrote {
     bytes: u64,
-    counters: Option<WriteCounters>,
+    programmed: Option<Programmed>,
 }
 
 impl Wrote {
-    /// Write amplification since it was `before`, where the drive tells, and how often as
-    /// much as a drive of `size` bytes was written.
+    /// Write amplification since it was `before`, parity and folds of an SLC cache
+    /// included, where the drive tells, and how often as much as a drive of `size` bytes
+    /// was written.
     pub fn since(&self, before: &Wrote, size: u64) -> (Option<f64>, f64) {
-        let amplification = self.counters.zip(before.counters).and_then(|(after, before)| {
-            let extra = |c: &WriteCounters| c.gc + c.padding + c.metadata;
-            let user = after.user - before.user;
-            (user > 0).then(|| 1.0 + (extra(&after) - extra(&before)) as f64 / user as f64)
-        });
+        let both = self.programmed.zip(before.programmed);
+        let amplification = both.and_then(|(after, before)| after.since(&before).amplification());
         (amplification, (self.bytes - before.bytes) as f64 / size as f64)
     }
 }
@@ -237,8 +234,8 @@ impl<'s, 'a> Session<'s, 'a> {
     /// What was written so far.
     pub fn wrote(&mut self) -> Wrote {
         let tells = self.stand.about.tells;
-        let counters = tells.then(|| self.stand.driver().counters());
-        Wrote { bytes: self.written, counters }
+        let programmed = tells.then(|| self.stand.driver().gauges().programmed);
+        Wrote { bytes: self.written, programmed }
     }
 
     /// The load of an access over all of the drive.

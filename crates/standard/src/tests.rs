@@ -173,6 +173,20 @@ fn a_lone_reader_waits_for_programs() {
     assert!(writes[0].1[0].is_none() && writes[3].1[0] > Some(100e6), "{writes:?}");
 }
 
+/// Of four blocks of a stripe one is parity: it is in what is told as write amplification.
+#[test]
+fn parity_is_in_write_amplification() {
+    let of = |keys: &str| {
+        let drive = format!("mem:tlc,groups=1,pus=4,pages=24,size=32M,store=none,spare=0.6{keys}");
+        let outcome = test(&format!("write-saturation {drive} --quick"));
+        let told = outcome.found.figures.last().unwrap();
+        assert!(told.name.starts_with("write amplification"), "{told:?}");
+        told.value.unwrap()
+    };
+    let (without, with) = (of(""), of(",parity=4"));
+    assert!(with > 1.25 * without, "{without} {with}");
+}
+
 #[test]
 fn the_others_measure_all_they_say() {
     let recovery = test(&format!("recovery {CORE},store=none --quick"));

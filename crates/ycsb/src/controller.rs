@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use drive::batched::BoxedBatch;
+use drive::batched::{BatchDrive, BoxedBatch};
 use drive::kv::KvDrive;
+use drive::lower;
 use drive::whole::{Boxed, Observed};
 use port::{Port, Ring, Time};
 
@@ -33,8 +34,11 @@ port::sums!(Work: user, programmed, collections, checkpoints);
 
 /// What tells its work.
 pub trait Works {
-    /// What it has done so far.
+    /// What its target has done so far.
     fn work(&self) -> Work;
+    /// Blocks programmed beside: parity, and folds out of an SLC cache; none where it has
+    /// neither.
+    fn beside(&self) -> Option<u64>;
 }
 
 impl Works for Boxed {
@@ -47,6 +51,10 @@ impl Works for Boxed {
             collections: c.collections,
             checkpoints: 0,
         }
+    }
+
+    fn beside(&self) -> Option<u64> {
+        self.parity_blocks().into_iter().chain(self.folded_blocks()).reduce(|a, b| a + b)
     }
 }
 
@@ -61,6 +69,10 @@ impl Works for BoxedBatch {
             checkpoints: c.checkpoints,
         }
     }
+
+    fn beside(&self) -> Option<u64> {
+        lower::beside(BatchDrive::lower(&**self))
+    }
 }
 
 impl Works for KvDrive {
@@ -73,6 +85,10 @@ impl Works for KvDrive {
             collections: c.collections,
             checkpoints: 0,
         }
+    }
+
+    fn beside(&self) -> Option<u64> {
+        lower::beside(self.lower())
     }
 }
 
@@ -107,12 +123,15 @@ pub struct Controller<P: Port> {
     busy: Ring<(Time, P::Cmd)>,
     ready: Ring<P::Cmd>,
     published: Arc<Published>,
+    /// Whether it programs anything beside its target's.
+    has_beside: bool,
 }
 
 impl<P: Port + Works> Controller<P> {
     /// The controller in front of `below`, which takes `each` ns for a command.
     pub fn new(below: P, each: u64) -> Controller<P> {
         Controller {
+            has_beside: below.beside().is_some(),
             below,
             each,
             free: Time::ZERO,
@@ -120,6 +139,15 @@ impl<P: Port + Works> Controller<P> {
             ready: Ring::new(DEPTH),
             published: Arc::default(),
         }
+    }
+
+    /// Tells others what it has done.
+    fn publish(&self) {
+        let mut work = self.below.work();
+        if self.has_beside {
+            work.programmed += self.below.beside().unwrap_or(0);
+        }
+        self.published.publish(&work);
     }
 
     /// Where its work is published.
@@ -167,7 +195,7 @@ impl<P: Port + Works> Port for Controller<P> {
                 break;
             }
         }
-        self.published.publish(&self.below.work());
+        self.publish();
     }
 
     #[inline]
@@ -207,7 +235,11 @@ mod tests {
 
     impl Works for Echo {
         fn work(&self) -> Work {
-            Work { user: 7, ..Work::default() }
+            Work { user: 7, programmed: 10, ..Work::default() }
+        }
+
+        fn beside(&self) -> Option<u64> {
+            Some(5)
         }
     }
 
@@ -228,6 +260,6 @@ mod tests {
             }
         }
         assert_eq!(seen, [(0, Time(150)), (1, Time(250)), (2, Time(350))]);
-        assert_eq!(published.work().user, 7);
+        assert_eq!((published.work().user, published.work().programmed), (7, 15));
     }
 }

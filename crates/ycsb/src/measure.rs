@@ -407,6 +407,22 @@ mod tests {
         }
     }
 
+    /// Of four blocks of a stripe one is parity.
+    #[test]
+    fn parity_is_in_the_drives_amplification() {
+        let DriveSpec::Memory(spec) = "mem:znand,groups=2,pus=2,pages=64,parity=4".parse().unwrap()
+        else {
+            unreachable!()
+        };
+        let with =
+            Setup { drive: crate::drive(&spec, 96 << 20).unwrap(), ..setup(StoreKind::Log, false) };
+        let of = |setup: &Setup| {
+            measure(setup, &mut Watch::quiet()).unwrap().drive_amplification().unwrap()
+        };
+        let (without, with) = (of(&setup(StoreKind::Log, false)), of(&with));
+        assert!(with > 1.25 * without, "{without} {with}");
+    }
+
     #[test]
     fn one_that_fails_lets_the_other_end() {
         let mut setups = [StoreKind::Log, StoreKind::Batched].map(|store| setup(store, false));

@@ -71,6 +71,17 @@ fn a_life_ends_with_the_drive() {
     assert!(last.to_json()["grown_bad"].as_u64().unwrap() > 0);
 }
 
+/// A stripe of four has a row of parity for three of data.
+#[test]
+fn parity_is_in_write_amplification() {
+    let drive = "mem:tlc,groups=1,pus=4,pages=48,size=64M,spare=0.3,store=none,parity=4";
+    let line = ["bench", drive, "--rw", "randrw", "--qd", "4"];
+    for window in live(&Line::parse_from(line).args, &COURSE, &mut Watch::quiet()).unwrap() {
+        let amplification = window.to_json()["write_amplification"].as_f64().unwrap();
+        assert!(amplification > 1.3, "{amplification}");
+    }
+}
+
 /// What the flash cannot read and parity rebuilds is not lost; what nothing rebuilds is.
 #[test]
 fn what_parity_rebuilds_is_not_lost() {

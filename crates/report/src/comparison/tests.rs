@@ -124,17 +124,18 @@ fn what_is_set_differently_is_named() {
 }
 
 #[test]
-fn what_folds_cost_is_told_where_it_is_known() {
+fn what_parity_and_folds_cost_is_told_where_it_is_known() {
     let mut folds = report(&[1e5; 5]);
     let text = |of: &Value| Comparison::new(&[Run::from_json("a", of.clone()).unwrap()]).to_text();
     for unknown in [Value::Null, json!({ "write_amplification": null })] {
-        folds["slc_cache"] = unknown;
-        assert!(!text(&folds).contains("folds"));
+        (folds["slc_cache"], folds["parity"]) = (unknown.clone(), unknown);
+        assert!(!text(&folds).contains("folds") && !text(&folds).contains("parity"));
     }
     folds["slc_cache"] = json!({ "write_amplification": 3.25 });
+    folds["parity"] = json!({ "write_amplification": 2.5, "lost_blocks": 0 });
     let text = text(&folds);
-    for (name, value) in [("", "2.000"), (" with folds", "3.250")] {
-        let line = format!("\n{:<31}{value:>14}\n", format!("write amplification{name}"));
+    for (name, value) in [("", "2.000"), (" with parity", "2.500"), (" with folds", "3.250")] {
+        let line = format!("\n{:<32}{value:>14}\n", format!("write amplification{name}"));
         assert!(text.contains(&line), "{text}");
     }
     folds["slc_cache"]["write_amplification"] = (-1).into();
