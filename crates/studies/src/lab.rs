@@ -188,7 +188,9 @@ impl<'a> Lab<'a> {
         Ok(outcome)
     }
 
-    /// Runs `ssdkit test ARGS`, with the study's seed. Fails where its result is void.
+    /// Runs `ssdkit test ARGS`, with the study's seed; its notes go into the manifest, too.
+    /// Fails where its result is void. One of a drive that was not steady is for
+    /// [`not_steady`] to tell.
     pub fn test(&mut self, what: &str, args: &str) -> Result<standard::Outcome, Error> {
         let command = format!("ssdkit test {args} --seed {}", self.options.seed);
         let parsed = TestLine::try_parse_from(command.split_whitespace().skip(1));
@@ -200,7 +202,8 @@ impl<'a> Lab<'a> {
         if let standard::Verdict::Void(why) = &outcome.verdict {
             return Err(Error::Failed(format!("{command}: {why}")));
         }
-        self.note_step(what, command, outcome.drive.0.clone());
+        let (configuration, notes) = (outcome.drive.0.clone(), outcome.notes.clone());
+        self.steps.push(Step { what: what.into(), command, configuration, notes });
         Ok(outcome)
     }
 
@@ -261,7 +264,7 @@ impl<'a> Lab<'a> {
 
     /// Writes down how something was measured.
     pub fn note_step(&mut self, what: &str, command: String, configuration: Value) {
-        self.steps.push(Step { what: what.into(), command, configuration });
+        self.steps.push(Step { what: what.into(), command, configuration, notes: Vec::new() });
     }
 
     /// Ends the study.
@@ -276,6 +279,16 @@ impl<'a> Lab<'a> {
         };
         let Findings { rows, notes, pictures } = findings;
         Outcome { study: study.name, about: study.about, rows, notes, pictures, manifest }
+    }
+}
+
+/// Why what a test gave of a drive is shown and not judged, where that was not steady.
+pub fn not_steady(outcome: &standard::Outcome) -> Option<String> {
+    match outcome.verdict {
+        standard::Verdict::NotSteady(rounds) => {
+            Some(format!("the drive was not steady after {rounds} rounds: figures may still move"))
+        }
+        _ => None,
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Step {
     pub command: String,
     /// The effective configuration of what was measured.
     pub configuration: Value,
+    /// What a reader must know of what it gave.
+    pub notes: Vec<String>,
 }
 
 /// What a reader needs to repeat a study.
@@ -98,7 +100,10 @@ impl Outcome {
     /// As one JSON object.
     pub fn to_json(&self) -> Value {
         let m = &self.manifest;
-        let step = |s: &Step| json!({ "what": s.what, "command": s.command, "configuration": s.configuration });
+        let step = |s: &Step| {
+            json!({ "what": s.what, "command": s.command, "configuration": s.configuration,
+                "notes": s.notes })
+        };
         let (passed, failed, not_gated) = self.tally();
         json!({
             "study": self.study,
@@ -182,6 +187,9 @@ impl Outcome {
         writeln!(out, "\n{}", self.manifest.text())?;
         for step in &self.manifest.steps {
             writeln!(out, "  {:<36} {}", step.what, step.command)?;
+            for note in &step.notes {
+                writeln!(out, "      note: {note}")?;
+            }
         }
         Ok(())
     }

@@ -248,7 +248,7 @@ pub(crate) mod tests {
     fn a_configuration_stands_there_once() {
         let step = |what: &str, set: u32| {
             let configuration = json!({ "set": set });
-            Step { what: what.into(), command: String::new(), configuration }
+            Step { what: what.into(), command: String::new(), configuration, notes: vec![] }
         };
         let all = configurations(&[step("a", 1), step("b", 2), step("c", 1)]);
         let of = |what: &[&str], set: u32| json!({ "what": what, "configuration": { "set": set } });

@@ -8,7 +8,9 @@
 
 use measure::units::exactly;
 use port::BLOCK_BYTES;
+use standard::session::NOT_COLLECTED;
 
+use super::super::lab::not_steady;
 use super::super::{Lab, Reference, Row, Runs};
 use drive::error::Error;
 
@@ -55,11 +57,13 @@ pub fn rows(lab: &mut Lab) -> Result<Vec<Row>, Error> {
 }
 
 /// What `write-saturation` finds, in IOPS.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Drop {
     empty: f64,
     first_fill: f64,
     steady: f64,
+    /// Why the last says nothing, if it does not.
+    void: Option<String>,
 }
 
 fn drop_off(lab: &mut Lab, drive: &str) -> Result<Drop, Error> {
@@ -68,21 +72,23 @@ fn drop_off(lab: &mut Lab, drive: &str) -> Result<Drop, Error> {
     let found = lab.test("SATA: from empty to steady", &test)?;
     let figure = |i: usize| found.found.figures[i].value.unwrap_or(f64::NAN);
     let first_fill = found.found.tables[0].rows[0].1[0].unwrap_or(f64::NAN);
-    Ok(Drop { empty: figure(0), first_fill, steady: figure(1) })
+    Ok(Drop { empty: figure(0), first_fill, steady: figure(1), void: not_steady(&found) })
 }
 
 const DRAWN: &str = "the figure has no numbers in the text";
 
-fn drop_rows(Drop { empty, first_fill, steady }: Drop) -> Vec<Row> {
-    let one = Runs::one;
-    let shown =
-        |what, iops| Row::shown(FIGURE_1, what, "IOPS", Reference::Silent, one(iops), DRAWN);
-    let loss = one(100.0 * (1.0 - steady / empty));
+fn drop_rows(Drop { empty, first_fill, steady, void }: Drop) -> Vec<Row> {
+    let (empty, first_fill) = (Runs::one(empty), Runs::one(first_fill));
+    let steady = void.into_iter().fold(Runs::one(steady), Runs::voided);
+    let shown = |what, iops: &Runs| {
+        Row::shown(FIGURE_1, what, "IOPS", Reference::Silent, iops.clone(), DRAWN)
+    };
+    let loss = steady.with(&empty, |steady, empty| 100.0 * (1.0 - steady / empty));
     let average = "\"an average that includes the peak performance would not meet our goals\"";
-    let fills = [("SATA: the first fill", one(first_fill)), ("steady", one(steady))];
+    let fills = [("SATA: the first fill", first_fill), ("steady", steady.clone())];
     vec![
-        shown("SATA: empty", empty),
-        shown("SATA: full and steady", steady),
+        shown("SATA: empty", &empty),
+        shown("SATA: full and steady", &steady),
         Row::band(FIGURE_1, "SATA: loss", "%", Reference::Paper(90.0), loss, 0.9..=1.1),
         Row::order(FIGURE_1, "IOPS", average, fills),
     ]
@@ -90,44 +96,44 @@ fn drop_rows(Drop { empty, first_fill, steady }: Drop) -> Vec<Row> {
 
 /// What `pessimistic` finds: IOPS of reads and of writes by size.
 #[derive(Clone, Debug)]
-pub struct BySize(Vec<(String, Vec<Option<f64>>)>);
+struct BySize {
+    rates: Vec<(String, Vec<Option<f64>>)>,
+    /// Why writes say nothing, if they do not.
+    void: Option<String>,
+}
 
 impl BySize {
     /// IOPS of reads, or of writes, of so many bytes.
-    pub fn of(&self, bytes: u64, reads: bool) -> f64 {
+    fn of(&self, bytes: u64, reads: bool) -> Runs {
         let name = measure::units::size_binary(bytes);
-        let row = self.0.iter().find(|(known, _)| *known == name);
-        row.and_then(|(_, rates)| rates[usize::from(!reads)]).unwrap_or(f64::NAN)
+        let row = self.rates.iter().find(|(known, _)| *known == name);
+        let iops = row.and_then(|(_, rates)| rates[usize::from(!reads)]).unwrap_or(f64::NAN);
+        self.void.iter().filter(|_| !reads).fold(Runs::one(iops), Runs::voided)
     }
 }
 
 /// The test on a drive with so many outstanding. Its period is 0.2 s of drive time: of a
 /// drive a hundred times as small as theirs their 20 s are as much.
-pub fn by_size(lab: &mut Lab, name: &str, drive: &str, qd: u32) -> Result<BySize, Error> {
+fn by_size(lab: &mut Lab, name: &str, drive: &str, qd: u32) -> Result<BySize, Error> {
     let period = lab.options.pick("200ms", "20ms");
     let found = lab.test(
         &format!("{name}: full, by size"),
         &format!("pessimistic {drive} --qd {qd} --period {period}"),
     )?;
-    Ok(BySize(found.found.tables[0].rows.clone()))
+    let void = found.notes.iter().find(|note| **note == NOT_COLLECTED).cloned();
+    Ok(BySize { rates: found.found.tables[0].rows.clone(), void })
 }
 
 fn size_rows([pcie, sata]: &[BySize; 2]) -> Vec<Row> {
-    let one = Runs::one;
-    let rate = |of: &BySize, bytes: u64, reads| one(of.of(bytes, reads) * bytes as f64 / 1e6);
+    let rate =
+        |of: &BySize, bytes: u64, reads| of.of(bytes, reads).map(|iops| iops * bytes as f64 / 1e6);
     let shown =
         |what: &str, unit, paper, runs, why| Row::shown(SIZES, what, unit, paper, runs, why);
     let silent = || Reference::Silent;
     let fitted = "tR is fitted to it";
     let follows = "it follows from what is fitted or assumed: links, flash, spare";
     let mut rows = vec![
-        shown(
-            "PCIe: reads of 512 B",
-            "IOPS",
-            Reference::Paper(1.1e6),
-            one(pcie.of(512, true)),
-            fitted,
-        ),
+        shown("PCIe: reads of 512 B", "IOPS", Reference::Paper(1.1e6), pcie.of(512, true), fitted),
         shown("the same", "MB/s", Reference::Paper(557.0), rate(pcie, 512, true), fitted),
         shown(
             "PCIe: reads of 4 KiB",
@@ -154,7 +160,7 @@ fn size_rows([pcie, sata]: &[BySize; 2]) -> Vec<Row> {
         ("reads of 4 KiB", 4096, true),
         ("writes of 4 KiB", 4096, false),
     ] {
-        let ratio = one(pcie.of(bytes, reads) / sata.of(bytes, reads));
+        let ratio = pcie.of(bytes, reads).with(&sata.of(bytes, reads), |pcie, sata| pcie / sata);
         rows.push(shown(&format!("{what}: PCIe / SATA"), "x", faster(), ratio, follows));
     }
     rows
@@ -210,11 +216,23 @@ mod tests {
     #[test]
     fn a_loss_is_held_against_nine_tenths() {
         let verdict = |steady| {
-            let drop = Drop { empty: 100.0, first_fill: 60.0, steady };
+            let drop = Drop { empty: 100.0, first_fill: 60.0, steady, void: None };
             drop_rows(drop)[2].verdict()
         };
         assert_eq!([5.0, 10.0, 19.0].map(verdict), [const { Verdict::Pass }; 3]);
         assert_eq!(verdict(25.0), Verdict::Fail);
+    }
+
+    #[test]
+    fn what_was_not_steady_is_not_judged() {
+        let void = Some("not steady".to_string());
+        let rows = drop_rows(Drop { empty: 100.0, first_fill: 60.0, steady: 10.0, void });
+        let verdicts: Vec<Verdict> = rows[1..].iter().map(Row::verdict).collect();
+        assert_eq!(verdicts, vec![Verdict::NotGated("not steady".into()); 3]);
+        let rates = vec![("4 KiB".into(), vec![Some(2.0), Some(1.0)])];
+        let of = BySize { rates, void: Some(NOT_COLLECTED.into()) };
+        assert_eq!(of.of(4096, true), Runs::one(2.0));
+        assert_eq!(of.of(4096, false).void(), Some(NOT_COLLECTED));
     }
 
     #[test]
