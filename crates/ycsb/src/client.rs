@@ -100,7 +100,7 @@ pub struct Client {
     latency: [Histogram; 5],
     /// Whether the flush has ended that was asked for last.
     pub flushed: bool,
-    /// Operations that ended.
+    /// Operations that ended, those that failed too: they have no latency.
     pub ended: u64,
     /// Inserts under way: the first of them, and of each from there on whether it
     /// still is.
@@ -183,10 +183,15 @@ impl Client {
         }
     }
 
-    /// Forgets what it has counted.
+    /// Forgets what it has counted, but for what failed.
     pub fn clear(&mut self) {
         self.latency.iter_mut().for_each(Histogram::clear);
-        self.ended = 0;
+        (self.ended, self.missing) = (0, 0);
+    }
+
+    /// Operations that ended and did not fail.
+    pub fn succeeded(&self) -> u64 {
+        self.latency.iter().map(Histogram::count).sum()
     }
 
     /// The latencies of one kind.
@@ -358,22 +363,28 @@ impl Sink for Client {
         if started.kind == Kind::Insert {
             self.insert_ends(started.record);
         }
-        match outcome {
-            Err(e) => {
-                self.fail(format!("{} of record {}: {e}", started.kind.name(), started.record))
-            }
+        let failed = match outcome {
+            Err(e) => Some(format!("{} of record {}: {e}", started.kind.name(), started.record)),
             Ok(Outcome::Missing) if started.version > 0 => {
-                self.fail(format!("record {} is missing", started.record));
+                Some(format!("record {} is missing", started.record))
             }
-            Ok(Outcome::Missing) => self.missing += 1,
+            Ok(Outcome::Missing) => {
+                self.missing += 1;
+                None
+            }
             Ok(_) if started.kind == Kind::ReadModifyWrite && !started.writes => {
                 self.rewrite.push_back(tag as u32);
                 return;
             }
-            Ok(_) => {}
+            Ok(_) => None,
+        };
+        match failed {
+            Some(what) => self.fail(what),
+            None => {
+                let took = self.time() - started.at;
+                self.latency[started.kind as usize].record(took);
+            }
         }
-        let took = self.time() - started.at;
-        self.latency[started.kind as usize].record(took);
         self.ended += 1;
         self.free.push(tag as u32);
     }
@@ -466,6 +477,18 @@ mod tests {
         let (mut client, tag) = reader();
         client.done(tag, Ok(Outcome::Missing));
         assert_eq!(client.failed, 1);
+    }
+
+    #[test]
+    fn what_failed_is_in_no_rate_and_no_latency() {
+        let (mut client, tag) = reader();
+        client.done(tag, Err(btree::Error::Full(1)));
+        assert_eq!((client.failed, client.ended, client.succeeded()), (1, 1, 0));
+        let tag = client.begin(Kind::Read, 5).unwrap();
+        client.done(tag, Ok(Outcome::Missing));
+        assert_eq!((client.missing, client.ended, client.succeeded()), (1, 2, 1));
+        client.clear();
+        assert_eq!((client.missing, client.ended, client.failed), (0, 0, 1));
     }
 
     #[test]

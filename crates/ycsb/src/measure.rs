@@ -189,8 +189,8 @@ impl<'a, 'b> Run<'a, 'b> {
                 return Err(stopped());
             }
             let after = self.mark(store);
-            let mut measured = after.since(&before, done, self.setup.real);
-            measured.interrupted = done < ops;
+            let mut measured = after.since(&before, client.succeeded(), self.setup.real);
+            (measured.interrupted, measured.missing) = (done < ops, client.missing);
             measured.tree = tree;
             let kinds = Kind::ALL.into_iter().map(|kind| (kind, client.latency(kind).clone()));
             measured.latency = kinds.filter(|(_, latency)| latency.count() > 0).collect();
@@ -210,7 +210,7 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             self.settle(store, client)?;
         }
-        (last.missing, last.errors) = (client.missing, client.failed);
+        last.errors = client.failed;
         last.first_error = client.first_error.take();
         Ok(all)
     }

@@ -69,9 +69,10 @@ pub struct Measured {
     pub blocks_written: u64,
     /// What the drive did.
     pub work: Work,
-    /// Records that were not there and may not have to be.
+    /// Of its operations, those whose records were not there and may not have to be.
     pub missing: u64,
-    /// Operations that failed or gave wrong data.
+    /// Operations that failed or gave wrong data, also while the cache was warmed and when
+    /// records were read back; of several turns the last has all.
     pub errors: u64,
     /// The first of them.
     pub first_error: Option<String>,
