@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Report, Summary};
+use measure::{Row, Summary};
 
 use super::super::{Lab, Options, Runs};
 use drive::error::Error;
@@ -87,7 +87,7 @@ impl Seen {
             rate: report.bytes_per_second,
             watts: joules / report.seconds,
             programmed: report.write_amplification.as_ref().map(|of| of.total),
-            seconds: seconds(report, depth),
+            seconds: seconds(&report.series, depth),
         }
     }
 
@@ -119,10 +119,22 @@ impl Seen {
     }
 }
 
-/// Mean latency in us of each second, with `depth` requests out, by Little's law.
-fn seconds(report: &Report, depth: u64) -> Vec<f64> {
-    let whole = report.series.iter().filter(|row| row.seconds >= 0.5 && row.iops > 0.0);
-    whole.map(|row| depth as f64 * 1e6 / row.iops).collect()
+/// Mean latency in us of each second, with `depth` requests out, by Little's law. One in
+/// which no request ended is told with the next in which one did.
+fn seconds(series: &[Row], depth: u64) -> Vec<f64> {
+    let (mut all, mut silent) = (Vec::new(), 0.0);
+    for row in series {
+        let seconds = silent + row.seconds;
+        if row.ios == 0 {
+            silent = seconds;
+            continue;
+        }
+        silent = 0.0;
+        if seconds >= 0.5 {
+            all.push(depth as f64 * 1e6 * seconds / row.ios as f64);
+        }
+    }
+    all
 }
 
 /// Both drives, and what is known of them.
@@ -195,6 +207,26 @@ mod tests {
     use super::super::tests::TINY;
     use super::*;
     use load::watch::Watch;
+
+    #[test]
+    fn a_second_in_which_nothing_ended_is_the_slowest() {
+        let row = |ios: u64, seconds: f64| Row {
+            second: 0.0,
+            seconds,
+            ios,
+            iops: ios as f64 / seconds,
+            p50: None,
+            p999: None,
+            write_amplification: None,
+            programmed: None,
+            free_chunks: None,
+            collections: None,
+            erases: None,
+            tail: None,
+        };
+        let series = [row(100, 1.0), row(0, 1.0), row(0, 1.0), row(50, 1.0), row(3, 0.1)];
+        assert_eq!(seconds(&series, 1), [1e4, 6e4]);
+    }
 
     #[test]
     fn a_load_is_run_once() {
