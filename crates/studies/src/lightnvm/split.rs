@@ -15,6 +15,7 @@ use targets::{Pblk, PblkConfig, with_reserve};
 
 use super::super::{Findings, Lab, Reference, Row, Runs};
 use super::through;
+use crate::ull::drives::STEADY;
 use drive::error::Error;
 
 const FIGURE: &str = "figure 1: who keeps which duties";
@@ -45,7 +46,7 @@ fn way(lab: &mut Lab, (name, keys): (&str, &str)) -> Result<Way, Error> {
     let lone = lab.bench(&format!("duties {name}: a read alone"), &lone)?.report;
     // Long writes, so that some rows stay whole and can be copied.
     let steady = format!("{drive} --rw randwrite --hot 10:90 --bs 64k --qd 32 --ios {ios}");
-    let steady = format!("{steady} --precondition seq");
+    let steady = format!("{steady} {STEADY}");
     let report = lab.bench(&format!("duties {name}: writes"), &steady)?.report;
     let wrote = report.write_amplification.as_ref();
     let amplification = wrote.map_or(f64::NAN, |wa| wa.total);
