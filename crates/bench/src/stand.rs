@@ -8,7 +8,7 @@
 
 use blkmq::{Config, Topology};
 use device::realtime::Clock;
-use port::{SECTOR_BYTES, Shape};
+use port::{BLOCK_BYTES, SECTOR_BYTES, Shape};
 use serde_json::{Value, json};
 use storage::Storage;
 use waiting::Strategy;
@@ -77,6 +77,9 @@ pub struct About {
     pub takes_arrivals: bool,
     /// Bytes of the smallest request, and of the largest.
     pub sizes: (u64, u64),
+    /// Bytes of the write buffer of its target, and of a chunk of each of its parallel
+    /// units; none where nobody tells.
+    pub inside: Option<(u64, u64)>,
     /// In whose time it is measured.
     pub clock: ClockKind,
 }
@@ -181,8 +184,10 @@ fn of_file(args: &StandArgs, spec: &FileSpec) -> Result<Restored, Error> {
     guarded(Restored::opened(open)?, &spec.path, !args.writes || args.destroy)
 }
 
-fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: bool) -> About {
-    let least = if u64::from(shape.kept) == port::BLOCK_BYTES { SECTOR_BYTES } else { 4096 };
+fn about_ours(args: &StandArgs, config: &DriveConfig, drive: &Boxed, is_new: bool) -> About {
+    let shape = drive.shape();
+    let least = if u64::from(shape.kept) == BLOCK_BYTES { SECTOR_BYTES } else { 4096 };
+    let chunks = u64::from(config.above.total_pus()) * u64::from(config.above.chunk_blocks());
     About {
         drive: config.effective(),
         few_words: in_few_words(config),
@@ -199,6 +204,8 @@ fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: boo
         takes_trims: true,
         takes_arrivals: true,
         sizes: (least, shape.max_bytes),
+        inside: Some((drive.memory().write_buffer, chunks * BLOCK_BYTES))
+            .filter(|&(buffer, _)| buffer > 0),
         clock: args.clock.unwrap_or(ClockKind::Virtual),
     }
 }
@@ -212,7 +219,7 @@ fn ours<T>(
     let (is_new, ready) = (!drive.was_written(), drive.ready());
     let Restored { config, drive, .. } = drive;
     let shape = drive.shape();
-    let about = about_ours(args, &config, &shape, is_new);
+    let about = about_ours(args, &config, &drive, is_new);
     let under = Under::Ours(Some(Virtual::at(drive, ready)));
     let mut stand = Stand { under, shape, about };
     let result = test(&mut stand, watch);
@@ -247,6 +254,7 @@ fn about_another(args: &StandArgs, shape: &Shape) -> About {
         takes_trims: true,
         takes_arrivals: true,
         sizes: (SECTOR_BYTES, shape.max_bytes),
+        inside: None,
         clock: ClockKind::Real,
     }
 }

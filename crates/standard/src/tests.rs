@@ -187,6 +187,16 @@ fn parity_is_in_write_amplification() {
     assert!(with > 1.25 * without, "{without} {with}");
 }
 
+/// A drive without idle collection gives nothing back in a pause but its empty write
+/// buffer, and what it collected when it began, which are none of it.
+#[test]
+fn idle_time_gives_nothing_back_where_nothing_uses_it() {
+    let drive = "mem:tlc,groups=2,pus=2,pages=24,size=64M,store=none";
+    let outcome = test(&format!("recovery {drive} --quick"));
+    let gain = figure(&outcome, "most after a pause, beside that without").unwrap();
+    assert!((0.95..1.05).contains(&gain), "{}", outcome.headline());
+}
+
 #[test]
 fn the_others_measure_all_they_say() {
     let recovery = test(&format!("recovery {CORE},store=none --quick"));
