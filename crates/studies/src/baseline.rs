@@ -4,9 +4,12 @@
 //! request queue with one lock for all cores. As there, "whenever a block IO
 //! is inserted or removed from the request queue, this lock must be acquired",
 //! so each request takes it three times: to enter the queue, to go from there
-//! to the driver with a tag, to be completed. Nothing is collected to take it
-//! less often, because the old layer's lock is what is to be seen. Its elevator
-//! and merging are those of our own layer, and it counts latencies as that does.
+//! to the driver with a tag, to be completed, on whatever core. Nothing is
+//! collected to take it less often, because the old layer's lock is what is to be
+//! seen; and nobody takes it to find nothing to do, but who asks whether anything
+//! completed. What another core completed comes back by a list of the request's
+//! own core, as that core's interrupt brings it there. Its elevator and merging
+//! are those of our own layer, and it counts latencies as that does.
 //!
 //! [`raw`] is no block layer: each core has a queue of the driver.
 //!
@@ -15,6 +18,7 @@
 //! what is with a device that goes away never completes. Fails where the driver
 //! does not fit, or there is no memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use blkmq::staging::{Outgoing, Parts, Staging, StagingOptions};
@@ -62,15 +66,19 @@ pub fn sq<D: Driver>(
     let queue = raw(driver, 1)?.remove(0);
     let tags = queue.depth();
     let limit = options.depth + tags;
-    let shared = Arc::new(Mutex::new(RequestQueue {
-        staging: Staging::new(&options)?,
-        queue,
-        sent: Slots::new(tags),
-        out: Ring::new(tags),
-        completed: (0..cores).map(|_| Ring::new(limit)).collect(),
-        one: Ring::new(1),
-        latency: LiveHistogram::default(),
-    }));
+    let shared = Arc::new(Shared {
+        queue: Mutex::new(RequestQueue {
+            staging: Staging::new(&options)?,
+            queue,
+            sent: Slots::new(tags),
+            out: Ring::new(tags),
+            one: Ring::new(1),
+            latency: LiveHistogram::default(),
+            #[cfg(test)]
+            locked: 0,
+        }),
+        handed: (0..cores).map(|_| Handed::new(limit)).collect(),
+    });
     let context =
         |core| SqContext { core, shared: shared.clone(), outside: 0, limit, last: Time::ZERO };
     Ok((0..cores as u32).map(context).collect())
@@ -85,6 +93,47 @@ struct Sent {
     parts: Parts,
 }
 
+/// What the cores share.
+struct Shared<Q> {
+    queue: Mutex<RequestQueue<Q>>,
+    /// By core.
+    handed: Vec<Handed>,
+}
+
+/// Requests of a core that another one completed, and that are not yet taken.
+#[repr(align(128))]
+struct Handed {
+    /// Whether there are some. It changes below the list's lock alone.
+    some: AtomicBool,
+    list: Mutex<Ring<BlockDone>>,
+}
+
+impl Handed {
+    fn new(limit: usize) -> Handed {
+        Handed { some: AtomicBool::new(false), list: Mutex::new(Ring::new(limit)) }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.some.load(Ordering::Acquire)
+    }
+
+    fn put(&self, done: BlockDone) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.put(|| done);
+        self.some.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<BlockDone> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = list.pop();
+        self.some.store(!list.is_empty(), Ordering::Release);
+        done
+    }
+}
+
 /// What the lock guards.
 struct RequestQueue<Q> {
     staging: Staging,
@@ -93,13 +142,19 @@ struct RequestQueue<Q> {
     sent: Slots<Option<Sent>>,
     /// Has its tag, and the driver had no room for it yet.
     out: Ring<BlockReq>,
-    /// By core: completed, and not yet taken.
-    completed: Vec<Ring<BlockDone>>,
     one: Ring<BlockDone>,
     latency: LiveHistogram,
+    /// How often the lock was taken.
+    #[cfg(test)]
+    locked: u64,
 }
 
 impl<Q: HardwareQueue> RequestQueue<Q> {
+    /// Whether something waits, and may go to the driver.
+    fn may_go_on(&self) -> bool {
+        !self.staging.is_empty() && self.sent.room() > 0
+    }
+
     /// Gives the driver the next request, if there is a tag for it. False when
     /// there was none, or nothing to give.
     fn dispatch(&mut self, now: Time) -> bool {
@@ -114,31 +169,37 @@ impl<Q: HardwareQueue> RequestQueue<Q> {
         true
     }
 
-    /// Completes one request, whoever submitted it. False when there was none.
-    fn complete(&mut self, now: Time) -> bool {
-        let RequestQueue { staging, queue, sent, completed, one, latency, .. } = self;
+    /// Completes one request, whoever submitted it, and hands it over. What came
+    /// first of `core` comes back. None when there was no request.
+    fn complete(&mut self, now: Time, core: u32, handed: &[Handed]) -> Option<Option<BlockDone>> {
+        let RequestQueue { staging, queue, sent, one, latency, .. } = self;
         queue.advance(now, one);
-        let Some(done) = one.pop() else { return false };
+        let done = one.pop()?;
         let tag = done.id as u32;
         let Sent { id, from, submitted, parts } = sent[tag].take().expect("the driver has it");
         sent.give(tag);
+        let mut mine = None;
         let mut give = |from: u32, submitted: Time, done: BlockDone| {
             latency.record(now.since(submitted));
-            completed[from as usize].put(|| done);
+            if from == core && mine.is_none() {
+                mine = Some(done);
+            } else {
+                handed[from as usize].put(done);
+            }
         };
         if parts.is_none() {
             give(from, submitted, BlockDone { id, ..done });
         } else {
             staging.split(parts, done.status, done.at, done.buffer, &mut give);
         }
-        true
+        Some(mine)
     }
 }
 
 /// A core's way into the old block layer.
 pub struct SqContext<Q> {
     core: u32,
-    shared: Arc<Mutex<RequestQueue<Q>>>,
+    shared: Arc<Shared<Q>>,
     outside: usize,
     limit: usize,
     last: Time,
@@ -147,13 +208,25 @@ pub struct SqContext<Q> {
 impl<Q> SqContext<Q> {
     /// The lock. What a panic left behind is checked by its own assertions.
     fn lock(&self) -> MutexGuard<'_, RequestQueue<Q>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(test)]
+        let queue = {
+            let mut queue = queue;
+            queue.locked += 1;
+            queue
+        };
+        queue
+    }
+
+    /// What another core completed of this one's.
+    fn handed(&self) -> &Handed {
+        &self.shared.handed[self.core as usize]
     }
 }
 
 impl<Q: HardwareQueue> SqContext<Q> {
-    /// Puts the first of `reqs` into the request queue. False when there is no
-    /// room, or nothing to put.
+    /// Puts the first of `reqs` into the request queue, and lets one go on. False
+    /// when there is no room, or nothing to put.
     fn insert(&mut self, now: Time, reqs: &mut Ring<BlockReq>) -> bool {
         if self.outside == self.limit {
             return false;
@@ -165,8 +238,12 @@ impl<Q: HardwareQueue> SqContext<Q> {
         let Some(req) = reqs.pop() else { return false };
         let busy = queue.sent.room() == 0;
         queue.staging.insert(now, self.core, busy, req);
+        let goes_on = queue.may_go_on();
         drop(queue);
         self.outside += 1;
+        if goes_on {
+            self.lock().dispatch(now);
+        }
         true
     }
 
@@ -174,19 +251,22 @@ impl<Q: HardwareQueue> SqContext<Q> {
     /// the way, it completes for them.
     fn take(&mut self, now: Time) -> Option<BlockDone> {
         loop {
-            let mut queue = self.lock();
-            if let Some(done) = queue.completed[self.core as usize].pop() {
+            if let Some(done) = self.handed().take() {
                 return Some(done);
             }
-            if !queue.complete(now) {
-                return None;
-            }
-            let mine = queue.completed[self.core as usize].pop();
+            let mut queue = self.lock();
+            let completed = queue.complete(now, self.core, &self.shared.handed);
+            let goes_on = queue.may_go_on();
             drop(queue);
-            // A tag is free: the next request goes to the driver.
-            self.lock().dispatch(now);
-            if mine.is_some() {
-                return mine;
+            // A tag is free, or an elevator held something back: the next request
+            // goes to the driver.
+            if goes_on {
+                self.lock().dispatch(now);
+            }
+            match completed {
+                None => return None,
+                Some(None) => {}
+                mine => return mine.flatten(),
             }
         }
     }
@@ -198,15 +278,15 @@ impl<Q: HardwareQueue> Port for SqContext<Q> {
 
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
         self.last = now;
-        while !reqs.is_empty() && self.insert(now, reqs) {
-            self.lock().dispatch(now);
-        }
+        while !reqs.is_empty() && self.insert(now, reqs) {}
     }
 
     fn next_event(&self) -> Option<Time> {
+        if !self.handed().is_empty() {
+            return Some(self.last);
+        }
         let queue = self.lock();
-        let stuck = queue.staging.is_empty() || queue.sent.room() == 0;
-        if !queue.completed[self.core as usize].is_empty() || !stuck {
+        if queue.may_go_on() {
             return Some(self.last);
         }
         queue.queue.next_event().map(|at| at.max(self.last))
@@ -221,9 +301,6 @@ impl<Q: HardwareQueue> Port for SqContext<Q> {
             self.outside -= 1;
             done.put(|| one);
         }
-        if self.outside > 0 {
-            while self.lock().dispatch(to) {}
-        }
     }
 }
 
@@ -234,6 +311,8 @@ mod tests {
     use blkmq::driver::timed::{Timed, TimedOptions};
     use port::{BlockOp, Buffer};
     use workload::{Tight, TightOptions};
+
+    use crate::layers::{SHAPE, Sectors};
 
     fn read(id: u64, block: u64) -> BlockReq {
         BlockReq::new(id, BlockOp::Read, block * 4096, 4096, Buffer::empty())
@@ -319,6 +398,34 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// One by one and many at once, over a drive with tags for all and one that most
+    /// wait for.
+    #[test]
+    fn each_request_takes_the_lock_three_times() {
+        for (tags, batch, cores) in [(96, 1, 3), (96, 32, 3), (8, 32, 3), (1, 32, 1)] {
+            let sectors = Sectors { queues: 1, depth: tags, shared_tags: false };
+            let mut contexts = first_come(sectors, cores).unwrap();
+            let options = TightOptions { op: BlockOp::Read, len: 512, depth: 32, batch, seed: 1 };
+            let mut loads: Vec<Tight> =
+                (0..cores).map(|_| Tight::new(&SHAPE, options).unwrap()).collect();
+            for turn in 0..1000 {
+                for (tight, context) in loads.iter_mut().zip(&mut contexts) {
+                    tight.turn(Time(turn), context);
+                }
+            }
+            for (tight, context) in loads.iter_mut().zip(&mut contexts) {
+                while tight.outside() > 0 {
+                    tight.settle(Time(1000), context);
+                }
+            }
+            let requests: u64 = loads.iter().map(Tight::completed).sum();
+            assert!(requests > 900 * cores as u64);
+            // One more, to look.
+            let locked = contexts[0].lock().locked - 1;
+            assert_eq!(locked, 3 * requests, "{tags} tags, {batch} at once, {cores} cores");
+        }
     }
 
     #[test]
