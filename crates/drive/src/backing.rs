@@ -94,7 +94,8 @@ impl Backing {
         }
     }
 
-    fn error(&self) -> Option<&FileError> {
+    /// What its file met, from which on it does not change: [`DriveFile::error`].
+    pub fn error(&self) -> Option<&FileError> {
         match self.lowest() {
             Backing::File(file) => file.error(),
             _ => None,

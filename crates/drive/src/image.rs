@@ -8,6 +8,7 @@ use std::path::Path;
 
 use drivefile::{SystemFile, Unfinished};
 
+use crate::backing::Backing;
 use crate::error::Error;
 use crate::memory;
 use crate::spec::DriveConfig;
@@ -52,13 +53,18 @@ pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Resul
     Ok(used)
 }
 
-/// Saves a drive that was ended in a new file.
+/// Saves a drive that was ended in a new file. There is none where the drive's own cannot
+/// be read any more.
 pub fn save(path: &str, config: &DriveConfig, seed: u64, ended: &mut Ended) -> Result<(), Error> {
     let header = header(config, seed)?;
     let [Left { medium, chunks }] = &mut ended.shards[..] else {
         return Err(one_shard_only(&config.name));
     };
-    drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))
+    let is_sound = |medium: &Backing| medium.error().cloned().map_or(Ok(()), Err);
+    drivefile::save(Path::new(path), &header, chunks, medium, is_sound).map_err(|e| {
+        let whose = if medium.error().is_some() { &config.name } else { path };
+        file_error(whose, e)
+    })
 }
 
 /// Whether it is a name that a file can have.

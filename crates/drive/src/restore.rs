@@ -6,6 +6,7 @@
 //! memory.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use device::Device;
@@ -90,17 +91,44 @@ pub struct Restored {
 /// Time off, in ns, after which a drive that is damaged may be so for that.
 const LONG_OFF: u64 = 180 * 86_400_000_000_000;
 
-/// What an error of recovery says of a drive that was off for `away` ns by the clock,
-/// if its data `can_fade`.
-pub fn faded(e: Error, can_fade: bool, away: u64) -> Error {
-    if !can_fade || away < LONG_OFF || !matches!(e, Error::Recovery { .. }) {
-        return e;
+/// Why what is on a drive file may not be found, beside that it is not there.
+pub struct Doubt {
+    error: Arc<OnceLock<FileError>>,
+    name: String,
+    can_fade: bool,
+    away: u64,
+}
+
+impl Doubt {
+    /// Of one that was opened.
+    pub fn of(open: &OpenFile) -> Doubt {
+        let OpenFile { config, away, opened, .. } = open;
+        let can_fade = config.profile.reliability.errors;
+        let (name, away) = (config.name.clone(), *away);
+        Doubt { error: opened.medium.later_error(), name, can_fade, away }
     }
-    let days = away / 86_400_000_000_000;
-    Error::Failed(format!(
-        "{e}; by this host's clock the drive was off for {days} days, in which data fade: if the \
-         clock is wrong, set it and open the drive again"
-    ))
+
+    /// What was found of it. Where its disk was away nothing is: what was not found may be
+    /// there.
+    pub fn found<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
+        match self.error.get() {
+            Some(error @ FileError::Away { .. }) => Err(file_error(&self.name, error.clone())),
+            _ => found.map_err(|e| self.faded(e)),
+        }
+    }
+
+    /// What an error of recovery says of a drive that was off for long by the clock, if its
+    /// data can fade.
+    fn faded(&self, e: Error) -> Error {
+        if !self.can_fade || self.away < LONG_OFF || !matches!(e, Error::Recovery { .. }) {
+            return e;
+        }
+        let days = self.away / 86_400_000_000_000;
+        Error::Failed(format!(
+            "{e}; by this host's clock the drive was off for {days} days, in which data fade: if \
+             the clock is wrong, set it and open the drive again"
+        ))
+    }
 }
 
 /// How a drive is found again: all of it, or what can be.
@@ -120,22 +148,16 @@ impl Restored {
     }
 
     fn opened_by(recover: Recover, open: OpenFile) -> Result<Restored, Error> {
+        let doubt = Doubt::of(&open);
         let OpenFile { config, seed, away, opened, .. } = open;
         let Opened { medium, chunks, clean, .. } = opened;
-        let error = medium.later_error();
         let medium = Backing::from(medium);
         let journal = medium.journal();
-        let (can_fade, name) = (config.profile.reliability.errors, config.name.clone());
         let shards = vec![Left { medium, chunks }];
         let restored = Restored::over(recover, (config, seed), (shards, away), clean, journal);
-        // What was not found may be there.
-        if let Some(error @ FileError::Away { .. }) = error.get() {
-            return Err(file_error(&name, error.clone()));
-        }
-        let fade = |e| faded(e, can_fade, away);
-        let mut restored = restored.map_err(fade)?;
+        let mut restored = doubt.found(restored)?;
         if let Some(shared) = restored.drive.shared_mut() {
-            shared.explain_damage(fade);
+            shared.explain_damage(|e| doubt.faded(e));
         }
         Ok(restored)
     }

@@ -3,20 +3,21 @@
 //! What the disk cannot read of a place is lost, and nothing else is. A disk that is away for
 //! a while, as its cable, path or server is, can read nothing, and has all when it is back.
 //! The system says the same of both. So other places are read as well, past what the system
-//! remembers: a disk that cannot read those is away, and nobody may take for lost, and write
-//! down as such, what it does not read.
+//! remembers: a disk that cannot read a third of those is away, and nobody may take for lost,
+//! and write down as such, what it does not read. They are at distances that grow, so that
+//! damage of some MiB at one place is damage still.
 //!
-//! A hole is read without the disk, and proves nothing; the first page, which is always asked,
-//! is none. Where only a part of a disk is away, it is seen as far as these places lie in it.
+//! A hole is read without the disk, and proves nothing, nor do zeros, which may be one. Where
+//! only a part of a disk is away, it is seen as far as these places lie in it.
 
 use std::io;
 
 use crate::FileIo;
 use crate::file_io::is_unreadable;
 
-/// How far from a place others are looked at, in bytes, and how much of them: what the
-/// system reads at once.
-const FAR: u64 = 1 << 20;
+/// How far from a place others are looked at, before and behind it, in bytes, and how much
+/// of them: what the system reads at once.
+const FAR: [u64; 4] = [1 << 20, 4 << 20, 16 << 20, 64 << 20];
 const PAGE: u64 = 4096;
 /// How often a place is looked at, and others with it, before it is taken for damaged.
 const LOOKS: u32 = 3;
@@ -52,23 +53,28 @@ pub fn why_unwritten(storage: &dyn FileIo, (offset, len): (u64, usize), e: io::E
     others_are_read(storage, offset).err().unwrap_or(e)
 }
 
-/// Fails where the disk does not read other places either.
+/// Fails where the disk does not read a third of other places either.
 fn others_are_read(storage: &dyn FileIo, offset: u64) -> io::Result<()> {
     let end = storage.bytes().map_err(io::Error::other)?;
-    let places = [Some(0), offset.checked_sub(FAR), offset.checked_add(FAR)];
-    for place in places.into_iter().flatten().map(|place| place / PAGE * PAGE) {
-        if place + PAGE > end || place == offset / PAGE * PAGE {
-            continue;
-        }
+    let around = FAR.iter().flat_map(|&far| [offset.checked_sub(far), offset.checked_add(far)]);
+    let places = around.flatten().chain([0]).map(|place| place / PAGE * PAGE);
+    let (mut read, mut failed, mut bytes) = (0, Vec::new(), [0; PAGE as usize]);
+    for place in places.filter(|place| place + PAGE <= end && *place != offset / PAGE * PAGE) {
         forget(storage, place);
-        storage.read(place, &mut [0; PAGE as usize]).map_err(|e| {
+        match storage.read(place, &mut bytes) {
+            Ok(()) => read += usize::from(bytes.iter().any(|&byte| byte != 0)),
+            Err(e) => failed.push(e),
+        }
+    }
+    match failed.pop() {
+        Some(e) if 2 * (1 + failed.len()) > read => {
             let text = format!(
                 "{e}, here and elsewhere: its disk is away; when it is back, open the drive again"
             );
-            io::Error::other(text)
-        })?;
+            Err(io::Error::other(text))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What is read of a page next comes from the disk.

@@ -96,17 +96,20 @@ fn copy_extents(from: &File, to: &File) -> std::io::Result<()> {
 
 /// Writes a drive of any medium into a new file at `path`, and closes it.
 /// `chunks` by [`flash::Geometry::chunk_index`]. Blocks stored whole stay so;
-/// a block that cannot be read stays unreadable.
+/// a block that cannot be read stays unreadable, if the medium `is_sound` in the end:
+/// else there is no file.
 pub fn save<M: Medium + ?Sized>(
     path: &Path,
     header: &Header,
     chunks: &[Chunk],
     medium: &mut M,
+    is_sound: impl FnOnce(&M) -> Result<(), FileError>,
 ) -> Result<(), FileError> {
     check_kept(header, medium.kept())?;
     check_chunks(header, chunks)?;
     let unfinished = Unfinished::begin(path, false)?;
     save_in(&unfinished, header, chunks, medium, true)?;
+    is_sound(medium)?;
     unfinished.finish()
 }
 
@@ -139,9 +142,10 @@ pub fn load<M: Medium + ?Sized>(opened: &mut Opened, medium: &mut M) -> Result<(
     let header = opened.medium.header().clone();
     check_kept(&header, medium.kept())?;
     let mut copier = Copier::new(&header.geometry, header.kept);
-    match copier.all(&opened.chunks, &mut opened.medium, medium)? {
-        0 => Ok(()),
-        _ => Err(FileError::Unreadable { ppa: copier.unreadable.0 }),
+    match (copier.all(&opened.chunks, &mut opened.medium, medium)?, opened.medium.error()) {
+        (_, Some(error)) => Err(error.clone()),
+        (0, None) => Ok(()),
+        (_, None) => Err(FileError::Unreadable { ppa: copier.unreadable.0 }),
     }
 }
 

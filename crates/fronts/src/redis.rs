@@ -50,7 +50,7 @@ use drive::live::Seen;
 use drive::lower;
 use drive::memory;
 use drive::remote::{first_of, resolve};
-use drive::restore::{Recovery, Restored, faded};
+use drive::restore::{Doubt, Recovery, Restored};
 use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
@@ -191,7 +191,7 @@ fn batched_file(
     server: Listening,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let is_new = open.is_new();
+    let (is_new, doubt) = (open.is_new(), Doubt::of(&open));
     let OpenFile { config, seed, away, mut opened, .. } = open;
     let device = if copy {
         let mut medium = memory::medium(&config, config.spec.store.kept())?;
@@ -202,8 +202,7 @@ fn batched_file(
     };
     let may_be_new = is_new || args.destroy;
     let recovered = batched::recover(&config, device, opened.clean, may_be_new);
-    let can_fade = config.profile.reliability.errors;
-    let (target, recovery) = recovered.map_err(|e| faded(e, can_fade, away))?;
+    let (target, recovery) = doubt.found(recovered)?;
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::drive::batched::{self, BoxedBatch};
 use ::drive::kv::{self, KvDrive};
-use ::drive::restore::Restored;
+use ::drive::restore::{Doubt, Restored};
 use ::drive::spec::file::OpenFile;
 use ::drive::spec::{DriveSpec, MemorySpec, Store as Keeps, TargetKind};
 use ::drive::whole::Boxed;
@@ -269,6 +269,7 @@ fn of_file(open: OpenFile, copy: bool, store: Option<Store>, memory: u64) -> Res
         let ready = restored.ready();
         return blocks(&restored.config, (restored.drive, ready), store, is_new, memory);
     }
+    let doubt = Doubt::of(&open);
     let OpenFile { config, seed, away, mut opened, .. } = open;
     let clean = opened.clean;
     let device = if copy {
@@ -279,10 +280,11 @@ fn of_file(open: OpenFile, copy: bool, store: Option<Store>, memory: u64) -> Res
         stack::old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
     };
     if config.spec.target == TargetKind::Kv {
-        let (drive, _) = kv::recover(&config, seed, device, clean)?;
+        let (drive, _) = doubt.found(kv::recover(&config, seed, device, clean))?;
         return keyed(&config, drive, !is_new, memory);
     }
-    batches(&config, batched::recover(&config, device, clean, is_new)?.0, memory)
+    let recovered = doubt.found(batched::recover(&config, device, clean, is_new))?;
+    batches(&config, recovered.0, memory)
 }
 
 fn tree_config(memory: u64) -> TreeConfig {

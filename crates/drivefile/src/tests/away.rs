@@ -1,12 +1,16 @@
 //! A disk that is away for a while, and one with a damaged page: nothing is taken for lost
 //! but what lies in that.
 
-use flash::{Medium, Moved, Ppa};
+use std::io;
+
+use flash::{Medium, Moved, Ppa, RamMedium};
 
 use super::{Block, chunk, header, program, reads_as};
+use crate::away::read_again;
 use crate::disk::Disk;
+use crate::file_io::is_unreadable;
 use crate::layout::Layout;
-use crate::{DriveFile, FileError};
+use crate::{DriveFile, FileError, load, save};
 
 /// A drive of which a chunk is full and durable, and where it begins.
 fn full(disk: &Disk) -> (DriveFile, Ppa) {
@@ -89,4 +93,59 @@ fn a_damaged_page_loses_its_block_and_stops_nothing() {
     assert!(drive.error().is_none());
     assert_eq!(drive.reset(start), Moved::Done);
     assert_eq!(drive.barrier(), Moved::Done);
+}
+
+/// Of a file of this many MiB a page is read of which those around it, so many bytes in each
+/// direction, are damaged, too.
+fn read_amid_damage(mib: usize, around: usize) -> io::Result<()> {
+    let disk = Disk::with(vec![1; mib << 20]);
+    let at = mib << 19;
+    for page in (at - around..=at + around).step_by(4096) {
+        disk.spoil(page);
+    }
+    read_again(&*disk.storage(), at as u64, &mut [0; 4096])
+}
+
+#[test]
+fn damage_of_some_mib_is_damage() {
+    for around in [0, 4096, 2 << 20] {
+        let read = read_amid_damage(80, around);
+        assert!(read.as_ref().is_err_and(is_unreadable), "{around}: {read:?}");
+    }
+    assert!(!read_amid_damage(80, 16 << 20).is_err_and(|e| is_unreadable(&e)));
+    // What is next to it in a small file is all that there is.
+    assert!(!read_amid_damage(4, 1 << 20).is_err_and(|e| is_unreadable(&e)));
+}
+
+/// Zeros may be a hole, which is read without the disk.
+#[test]
+fn zeros_prove_no_disk() {
+    let mut image = vec![0; 80 << 20];
+    image[..4096].fill(1);
+    let disk = Disk::with(image);
+    (disk.spoil(0), disk.spoil(40 << 20));
+    let read = read_again(&*disk.storage(), 40 << 20, &mut [0; 4096]);
+    assert!(!read.as_ref().is_err_and(is_unreadable), "{read:?}");
+}
+
+/// Whoever copies it would take what is not read for lost.
+#[test]
+fn of_a_drive_whose_disk_is_away_there_is_no_copy() {
+    let disk = Disk::default();
+    let (drive, start) = full(&disk);
+    let header = drive.header().clone();
+    drop(drive);
+    let mut opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("copy.ssd");
+    disk.set_away(true);
+    let mut memory = RamMedium::new(&header.geometry, header.kept).unwrap();
+    let loaded = load(&mut opened, &mut memory);
+    assert!(matches!(loaded, Err(FileError::Away { .. })), "{loaded:?}");
+    let is_sound = |drive: &DriveFile| drive.error().cloned().map_or(Ok(()), Err);
+    let saved = save(&path, &header, &opened.chunks, &mut opened.medium, is_sound);
+    assert!(matches!(saved, Err(FileError::Away { .. })), "{saved:?}");
+    assert!(!path.exists());
+    disk.set_away(false);
+    assert_eq!(readable(&mut opened.medium, start), [true; 8]);
 }

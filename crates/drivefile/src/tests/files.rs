@@ -249,7 +249,7 @@ fn a_block_that_cannot_be_read_stays_so_in_a_copy() {
     let mut chunks = vec![chunk(0, 0, 8); header.geometry.chunk_slots()];
     (chunks[0], chunks[1]) = (chunk(0, 4, 8), chunk(3, 0, 8));
     chunks[2].state = flash::ChunkState::Offline;
-    save(&copy, &header, &chunks, &mut drive).unwrap();
+    save(&copy, &header, &chunks, &mut drive, |_| Ok(())).unwrap();
     let mut opened = DriveFile::open(&copy, true).unwrap();
     assert_eq!(opened.chunks, chunks);
     assert_eq!(reads_as(&mut opened.medium, at, block), None);

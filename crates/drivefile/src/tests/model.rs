@@ -121,7 +121,7 @@ fn run(seed: u64) {
     same_blocks(&mut file, &mut ram, &chunks, &numbers);
     // Saved from memory and loaded into it, all is there, too.
     let copy = folder.path().join("copy");
-    save(&copy, &header, &chunks, &mut ram).unwrap();
+    save(&copy, &header, &chunks, &mut ram, |_| Ok(())).unwrap();
     let mut opened = DriveFile::open(&copy, true).unwrap();
     assert_eq!((opened.clean, &opened.chunks), (true, &chunks));
     let mut loaded = RamMedium::new(&g, kept).unwrap();

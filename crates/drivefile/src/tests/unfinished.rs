@@ -128,7 +128,7 @@ fn a_file_has_its_name_when_it_is_whole() {
     let (mut ram, chunks, _) = drive();
     let looked = AtomicUsize::new(0);
     let mut watching = Watching { ram: &mut ram, folder: &folder, looked: &looked };
-    save(&path, &header(8), &chunks, &mut watching).unwrap();
+    save(&path, &header(8), &chunks, &mut watching, |_| Ok(())).unwrap();
     assert!(looked.load(Ordering::Relaxed) > 4);
     assert_eq!(DriveFile::open(&path, true).unwrap().chunks, chunks);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);

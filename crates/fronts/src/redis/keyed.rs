@@ -14,7 +14,7 @@ use port::Time;
 use super::tended::Tended;
 use super::{Driven, Listening, OPERATIONS, Serving, Stored, come_back, failed, refuse};
 use crate::args::ServeArgs;
-use drive::restore::faded;
+use drive::restore::Doubt;
 
 /// Memory for values on their way where nobody says how much, in bytes.
 pub(crate) const MEMORY: u64 = 256 << 20;
@@ -45,7 +45,7 @@ pub(super) fn file(
     server: Listening,
     out: &mut dyn std::io::Write,
 ) -> Result<(), Error> {
-    let is_new = open.is_new();
+    let (is_new, doubt) = (open.is_new(), Doubt::of(&open));
     let OpenFile { config, seed, away, mut opened, .. } = open;
     let device = if copy {
         let mut medium = memory::medium(&config, config.spec.store.kept())?;
@@ -55,8 +55,7 @@ pub(super) fn file(
         stack::old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
     };
     let recovered = kv::recover(&config, seed, device, opened.clean);
-    let can_fade = config.profile.reliability.errors;
-    let (drive, recovery) = recovered.map_err(|e| faded(e, can_fade, away))?;
+    let (drive, recovery) = doubt.found(recovered)?;
     let recovery = Some(recovery);
     Serving { args, config: &config, is_new, recovery, server, out }.keyed(drive)
 }
