@@ -75,8 +75,9 @@ struct Inner {
     lost: bool,
     /// Pages that it cannot read until they are written as a whole.
     unreadable: BTreeSet<usize>,
-    /// Nothing can be read, and nothing written.
-    away: bool,
+    /// Which reads and writes, in their order, it can not do, and how many were asked for.
+    away: Range<u64>,
+    asked: u64,
 }
 
 /// An opening of the file.
@@ -193,10 +194,11 @@ impl Disk {
         self.inner().unreadable.insert(byte / PAGE);
     }
 
-    /// Whether it can read nothing, and write nothing. What it has stays.
+    /// It can not do these of the next reads and writes. What it has stays.
     #[cfg(test)]
-    pub(crate) fn set_away(&self, away: bool) {
-        self.inner().away = away;
+    pub(crate) fn set_away(&self, which: Range<u64>) {
+        let inner = &mut *self.inner();
+        (inner.away, inner.asked) = (which, 0);
     }
 
     /// What is on it for certain: nothing else survived a crash of the host.
@@ -294,7 +296,9 @@ impl Inner {
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
         let whole = |page: usize| page * PAGE >= range.start && (page + 1) * PAGE <= range.end;
         let lost = self.unreadable.range(pages).find(|&&page| !(is_written && whole(page)));
-        if lost.is_some() || self.away {
+        let is_away = self.away.contains(&self.asked);
+        self.asked += 1;
+        if lost.is_some() || is_away {
             return Err(rustix::io::Errno::IO.into());
         }
         if is_written {

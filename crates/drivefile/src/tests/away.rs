@@ -2,6 +2,7 @@
 //! but what lies in that.
 
 use std::io;
+use std::ops::Range;
 
 use flash::{Medium, Moved, Ppa, RamMedium};
 
@@ -11,6 +12,9 @@ use crate::disk::Disk;
 use crate::file_io::is_unreadable;
 use crate::layout::Layout;
 use crate::{DriveFile, FileError, load, save};
+
+const FROM_NOW: Range<u64> = 0..u64::MAX;
+const NEVER: Range<u64> = 0..0;
 
 /// A drive of which a chunk is full and durable, and where it begins.
 fn full(disk: &Disk) -> (DriveFile, Ppa) {
@@ -39,9 +43,9 @@ fn readable(drive: &mut DriveFile, start: Ppa) -> Vec<bool> {
 fn while_its_disk_is_away_a_drive_does_not_change() {
     let disk = Disk::default();
     let (mut drive, start) = full(&disk);
-    disk.set_away(true);
+    disk.set_away(FROM_NOW);
     assert_eq!(reads_as(&mut drive, start, blocks(0..1)[0]), None);
-    disk.set_away(false);
+    disk.set_away(NEVER);
     assert!(matches!(drive.error(), Some(FileError::Away { .. })), "{:?}", drive.error());
     assert!(drive.error().unwrap().to_string().contains("away"), "{:?}", drive.error());
     let other = drive.header().geometry.chunk_start(4);
@@ -59,26 +63,37 @@ fn while_its_disk_is_away_a_drive_does_not_change() {
 fn a_write_to_a_disk_that_is_away_is_no_damage_of_its_blocks() {
     let disk = Disk::default();
     let (mut drive, start) = full(&disk);
-    disk.set_away(true);
+    disk.set_away(FROM_NOW);
     let other = drive.header().geometry.chunk_start(4);
     assert_eq!(program(&mut drive, other, &blocks(8..10)), Moved::Failed);
-    disk.set_away(false);
+    disk.set_away(NEVER);
     assert!(drive.error().is_some_and(|e| e.to_string().contains("writing a block")));
     assert_eq!(readable(&mut drive, start), [true; 8]);
 }
 
+/// Whenever it goes, for however long: who was told that blocks are lost which were not synced
+/// would cut them off.
 #[test]
 fn while_its_disk_is_away_a_drive_is_not_opened() {
     let disk = Disk::default();
     let (mut drive, start) = full(&disk);
     let other = drive.header().geometry.chunk_start(4);
-    assert_eq!(program(&mut drive, other, &blocks(8..10)), Moved::Done);
+    assert_eq!(program(&mut drive, other, &blocks(8..16)), Moved::Done);
+    drive.describe(4, &chunk(0, 8, 8));
     drop(drive);
-    disk.set_away(true);
-    assert!(DriveFile::open_on(disk.storage(), false, false).is_err());
-    disk.set_away(false);
-    let mut again = DriveFile::open_on(disk.storage(), false, false).unwrap().medium;
-    assert_eq!(readable(&mut again, start), [true; 8]);
+    let image = disk.killed();
+    for (goes, lasts) in (0..60).flat_map(|goes| [1, 9, 40, 999].map(|lasts| (goes, lasts))) {
+        let disk = Disk::with(image.clone());
+        disk.set_away(goes..goes + lasts);
+        drop(DriveFile::open_on(disk.storage(), false, false));
+        disk.kill();
+        disk.set_away(NEVER);
+        let mut again = DriveFile::open_on(disk.storage(), false, false).unwrap();
+        let at = format!("away from {goes} on for {lasts}");
+        assert_eq!((again.cut_chunks, again.chunks[4].programmed), (0, 8), "{at}");
+        assert_eq!(readable(&mut again.medium, start), [true; 8], "{at}");
+        assert_eq!(reads_as(&mut again.medium, other, blocks(8..9)[0]), Some(true), "{at}");
+    }
 }
 
 #[test]
@@ -138,7 +153,7 @@ fn of_a_drive_whose_disk_is_away_there_is_no_copy() {
     let mut opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy.ssd");
-    disk.set_away(true);
+    disk.set_away(FROM_NOW);
     let mut memory = RamMedium::new(&header.geometry, header.kept).unwrap();
     let loaded = load(&mut opened, &mut memory);
     assert!(matches!(loaded, Err(FileError::Away { .. })), "{loaded:?}");
@@ -146,6 +161,6 @@ fn of_a_drive_whose_disk_is_away_there_is_no_copy() {
     let saved = save(&path, &header, &opened.chunks, &mut opened.medium, is_sound);
     assert!(matches!(saved, Err(FileError::Away { .. })), "{saved:?}");
     assert!(!path.exists());
-    disk.set_away(false);
+    disk.set_away(NEVER);
     assert_eq!(readable(&mut opened.medium, start), [true; 8]);
 }
