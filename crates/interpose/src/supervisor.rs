@@ -459,7 +459,8 @@ impl Supervisor<'_> {
             let path = program.command[0].clone().into();
             return Err(RunError::NoProgram { path, source });
         }
-        calls::tell_mapped(&mut self.session);
+        // What is refused is told where the end's sync fails.
+        let _ = calls::tell_mapped(&mut self.session);
         self.session.sweep(true);
         let code = self.main.code.unwrap_or(128 + libc::SIGKILL);
         Ok(Ended { code, calls: self.calls, held: self.held.effects_held })

@@ -81,7 +81,7 @@ fn write_mapped(session: &mut Session, call: &Call, file: &Mapped) -> Carried {
         return Err(errno);
     }
     if written > 0 {
-        clear_tail(&file.file, &file.stat, begin)?;
+        clear_tail(&file.file, &file.stat, begin);
         session.resized(&file.file, &file.stat)?;
         modes::tell_lost(session, (&file.file, file.inode), &file.stat)?;
         if file.flags.contains(OFlags::DIRECT) {
@@ -148,19 +148,14 @@ fn with_room<T>(session: &mut Session, take: impl Fn() -> Result<T, Errno>) -> R
 }
 
 /// A file has grown, and nothing was written up to there: what memory of it had in the last page
-/// behind its end is no part of it. Some file systems keep that.
-fn clear_tail(file: &OwnedFd, before: &Stat, up_to: u64) -> Result<(), Errno> {
+/// behind its end is no part of it. Some file systems keep that. The call is done, so where
+/// this is not possible it stays as they have it.
+fn clear_tail(file: &OwnedFd, before: &Stat, up_to: u64) {
     let end = before.st_size as u64;
     let up_to = up_to.min(end.next_multiple_of(4096));
-    if up_to <= end {
-        return Ok(());
-    }
-    // The program's own may be one by which nothing can be written.
-    let file = open(path::of_open(file), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match fallocate(&file, punch, end, up_to - end) {
-        Err(Errno::OPNOTSUPP) => Ok(()),
-        done => done,
+    if up_to > end {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(file, punch, end, up_to - end);
     }
 }
 
@@ -248,18 +243,24 @@ pub(super) fn truncate(session: &mut Session, call: &Call) -> Carried {
     if !is_file || !session.listener.is_waiting(call) {
         return Ok(Reply::Continue);
     }
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let by_path = (call.number == libc::SYS_truncate)
+        .then(|| open(path::of_open(&file), flags, Mode::empty()))
+        .transpose()?;
     let operation = Operation::Truncate { inode, size };
     session.ask(&operation)?;
-    if call.number == libc::SYS_ftruncate {
-        ftruncate(&file, size)?;
-    } else {
-        let name = std::ffi::CString::new(path::of_open(&file)).expect("no zero in it");
-        // SAFETY: it reads the name.
-        if unsafe { libc::truncate(name.as_ptr(), size as i64) } < 0 {
-            return Err(last_error());
+    match &by_path {
+        None => ftruncate(&file, size)?,
+        // Unlike the other it leaves the times where the length stays.
+        Some(_) => {
+            let name = std::ffi::CString::new(path::of_open(&file)).expect("no zero in it");
+            // SAFETY: it reads the name.
+            if unsafe { libc::truncate(name.as_ptr(), size as i64) } < 0 {
+                return Err(last_error());
+            }
         }
     }
-    clear_tail(&file, &before, size)?;
+    clear_tail(by_path.as_ref().unwrap_or(&file), &before, size);
     session.tell(&operation)?;
     session.resized(&file, &before)?;
     modes::tell_lost(session, (&file, inode), &before)?;
@@ -303,7 +304,7 @@ pub(super) fn allocate(session: &mut Session, call: &Call) -> Carried {
         }
     })?;
     if !keep_size {
-        clear_tail(&file.file, &file.stat, offset + len)?;
+        clear_tail(&file.file, &file.stat, offset + len);
     }
     for operation in &operations {
         session.tell(operation)?;

@@ -43,17 +43,19 @@ pub(super) fn tell_changes(session: &mut Session, inode: Inode) -> Result<(), Er
     told
 }
 
-/// Tells what changed in all.
-pub(crate) fn tell_mapped(session: &mut Session) {
+/// Tells what changed in all; the first error that was met.
+pub(crate) fn tell_mapped(session: &mut Session) -> Result<(), Errno> {
+    let mut told = Ok(());
     for inode in session.mappings.all() {
-        // Nobody waits for it.
-        let _ = tell_changes(session, inode);
+        told = told.and(tell_changes(session, inode));
     }
+    told
 }
 
 /// The same, and gives back files that nobody has mapped, also such as could not be written.
 pub(crate) fn close_mapped(session: &mut Session) {
-    tell_mapped(session);
+    // Nobody waits for it.
+    let _ = tell_mapped(session);
     for inode in session.mappings.all() {
         if !session.mappings.looks_at(inode) && !session.mappings.is_mapped(inode) {
             session.mappings.close(inode);

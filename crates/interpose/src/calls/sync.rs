@@ -26,10 +26,10 @@ pub(super) fn all(session: &mut Session, call: &Call) -> Carried {
     if is_one && mapped(session, call, call.int(0))?.is_none() {
         return Ok(Reply::Continue);
     }
-    tell_mapped(session);
+    let told = tell_mapped(session);
     let done = session.ask_and_tell(&Operation::SyncAll);
     if is_one {
-        done?;
+        told.and(done)?;
         return Ok(Reply::Value(0));
     }
     Ok(Reply::Continue)

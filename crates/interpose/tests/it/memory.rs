@@ -141,14 +141,34 @@ fd = file("a", 1)
 os.ftruncate(fd, 2 * PAGE)
 at = map(fd, 2, WRITE)
 store(at + PAGE, b"new")
-assert c.msync(at, 2 * PAGE, SYNC) == -1 and ctypes.get_errno() == 28
-assert c.msync(at, 2 * PAGE, SYNC) == 0
+assert sync() == -1 and ctypes.get_errno() == 28
+assert sync() == 0
 "#;
-    let (place, mut refusing) = (Place::new(), Refusing::default());
-    let script = format!("{CALLS}{script}");
-    let ended = place.run(&["python3", "-c", &script], &mut refusing).unwrap();
-    assert_eq!(ended.code, 0, "{}", place.printed("err"));
-    assert_eq!(writes_and_syncs(&refusing.recorder), [Some(0), Some(4096), None]);
+    for sync in ["c.msync(at, 2 * PAGE, SYNC)", "c.syncfs(fd)"] {
+        let (place, mut refusing) = (Place::new(), Refusing::default());
+        let script = format!("{CALLS}def sync(): return {sync}\n{script}");
+        let ended = place.run(&["python3", "-c", &script], &mut refusing).unwrap();
+        assert_eq!(ended.code, 0, "{sync}: {}", place.printed("err"));
+        let told = writes_and_syncs(&refusing.recorder);
+        assert_eq!(told.iter().flatten().collect::<Vec<_>>(), [&0, &4096], "{sync}");
+    }
+}
+
+/// The bits say who may open a file, not who may write what is open.
+#[test]
+fn a_file_that_nobody_may_open_for_writing_grows_where_it_is_open() {
+    let script = r#"
+os.setresuid(65534, 65534, 65534)
+fd = os.open("a", os.O_CREAT | os.O_RDWR, 0o444)
+os.write(fd, b"x" * 10)
+os.ftruncate(fd, 100)
+os.pwrite(fd, b"y", 200)
+os.posix_fallocate(fd, 300, 10)
+assert os.fstat(fd).st_size == 310
+"#;
+    let Some(recorder) = python(script) else { return };
+    let last = recorder.operations().last();
+    assert!(matches!(last, Some(Operation::Allocate { offset: 300, .. })), "{last:?}");
 }
 
 /// Bytes that this thread has read.
