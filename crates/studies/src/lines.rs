@@ -166,7 +166,11 @@ pub fn program() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|e| format!("no path to this program: {e}"))?;
     match program.file_stem() {
         Some(name) if name == "ssdkit" => Ok(program),
-        _ => Err("only the program ssdkit can be watched, not what uses its library".into()),
+        name => Err(format!(
+            "only a program of the name ssdkit can be watched: neither what uses its library, \
+             nor {}",
+            name.unwrap_or_default().display()
+        )),
     }
 }
 
