@@ -122,5 +122,40 @@ impl<D: OpenChannel> Pblk<D> {
             self.give_up_writing();
         }
         self.pump(now);
+        self.submit_out(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::Device;
+    use flash::{Dimensions, Geometry, RamMedium, Timing};
+    use port::{BlockOp, BlockReq, Buffer, Port, Ring, Status};
+
+    use super::*;
+    use crate::{PblkConfig, with_reserve};
+
+    /// Else it waits for rows that are never programmed.
+    #[test]
+    fn a_durable_write_that_is_given_up_is_answered() {
+        let chunks = 8;
+        let dim = Dimensions { chunks, pages: 6, page_bytes: 8192, ..Dimensions::LEAST };
+        let geometry = Geometry::new(with_reserve(dim)).unwrap();
+        let timing = Timing { program: vec![600_000], ..Timing::default() };
+        let medium = RamMedium::new(&geometry, 8).unwrap();
+        let device = Device::new(&geometry, &timing, medium).unwrap();
+        let mut pblk = Pblk::new(device, PblkConfig::new(60 * 4096, chunks, 7)).unwrap();
+        let (mut reqs, mut done) = (Ring::new(40), Ring::new(40));
+        for id in 0..40 {
+            let buffer = Buffer::zeroed(8).unwrap();
+            let req = BlockReq::new(id, BlockOp::Write, id * 4096, 4096, buffer);
+            reqs.put(|| BlockReq { fua: id == 39, ..req });
+        }
+        pblk.submit(Time::ZERO, &mut reqs);
+        pblk.stop_writing();
+        pblk.pump(Time::ZERO);
+        pblk.advance(Time::ZERO, &mut done);
+        let last = done.drain().find(|one| one.id == 39).expect("it is answered");
+        assert_eq!(last.status, Status::READ_ONLY);
     }
 }

@@ -114,7 +114,8 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// All parts of a write are in the buffer.
     pub(super) fn write_taken(&mut self, now: Time, slot: u32) {
-        if self.host.requests[slot].fua {
+        // One that was given up promises nothing.
+        if self.host.requests[slot].fua && self.host.requests[slot].status.is_ok() {
             self.flush(now, slot);
         } else {
             self.complete(now, slot);
