@@ -121,7 +121,7 @@ pub struct Link<P: Port> {
     cores: Cores,
     below: P,
     /// When something happens next below, [`NEVER`] for nothing, where nobody has
-    /// changed it since that was asked.
+    /// changed it since that was asked within a turn.
     below_next: Time,
     is_known: bool,
     down: Way<P::Cmd>,
@@ -216,7 +216,6 @@ where
         if self.is_known { self.below_next } else { self.ask_below() }
     }
 
-    #[cold]
     fn ask_below(&self) -> Time {
         self.below.next_event().unwrap_or(NEVER)
     }
@@ -224,7 +223,7 @@ where
     /// The same, when something was done there.
     #[inline(always)]
     fn look_below(&mut self) -> Time {
-        self.below_next = self.below.next_event().unwrap_or(NEVER);
+        self.below_next = self.ask_below();
         self.is_known = true;
         self.below_next
     }
@@ -325,12 +324,14 @@ where
         }
     }
 
+    /// On a clock what is below may have got earlier by itself, when its medium is done.
     fn next_event(&self) -> Option<Time> {
-        let next = self.next_arrival().min(self.next_below());
+        let next = self.next_arrival().min(self.ask_below());
         (next != NEVER).then_some(next)
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        self.is_known = false;
         // It has room: a link holds all that it let in.
         while self.down.receive_to(to, &mut self.arrived).is_some() {}
         self.work_below(to);

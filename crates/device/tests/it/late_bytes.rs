@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{cmd, geometry};
 use device::realtime::RealTime;
-use device::{Device, VectorOp};
+use device::{Device, Link, VectorOp};
 use faults::{Below, PowerCut, Script, ScriptedMedium};
-use flash::{Moved, Ppa, Timing};
+use flash::{LinkTiming, Moved, Ppa, Timing};
 use port::{Port, Ring, Status, Time};
 use proptest::prelude::*;
 
@@ -181,6 +181,28 @@ fn on_a_clock_a_flush_ends_when_the_medium_says_so() {
     let ended = done.pop().expect("the flush has ended");
     assert_eq!((ended.cookie, ended.status, ended.at), (7, Status::SUCCESS, start + 300_000));
     assert_eq!(real.next_event(), Some(start + 500_000));
+}
+
+/// Behind a link, too.
+#[test]
+fn on_a_clock_a_flush_behind_a_link_ends_when_the_medium_says_so() {
+    let (geometry, is_done) = (geometry(1, 2, 1), Arc::new(AtomicBool::new(false)));
+    let medium = ScriptedMedium::ram(&geometry, 0, Told(Arc::clone(&is_done)));
+    let mut device = Device::new(&geometry, &Timing::default(), medium).unwrap();
+    device.set_on_a_clock(true);
+    let timing = LinkTiming { latency: 1_000, ..LinkTiming::default() };
+    let mut real = RealTime::new(Link::new(timing, device));
+    let (start, mut cmds, mut done) = (real.now(), Ring::new(4), Ring::new(4));
+    cmds.put(|| cmd(7, VectorOp::Flush, Ppa(0), 0));
+    let start = real.submit(start, &mut cmds);
+    real.poll(start + 100_000, &mut done);
+    assert!(real.next_event().is_some_and(|at| at > start + 1_000_000));
+    is_done.store(true, Ordering::Relaxed);
+    assert!(real.next_event().is_some_and(|at| at <= start + 100_000));
+    real.poll(start + 100_001, &mut done);
+    real.poll(start + 102_000, &mut done);
+    let ended = done.pop().expect("the flush has ended");
+    assert_eq!((ended.cookie, ended.status), (7, Status::SUCCESS));
 }
 
 proptest! {
