@@ -2,8 +2,9 @@
 //!
 //! Guarantees: the rule is given with the row, before anybody has seen the
 //! verdict, and the verdict is arithmetic on the two sides alone. A row whose
-//! runs are void is not judged. What is no number passes no rule. Nothing here
-//! fails.
+//! runs are void is not judged, nor one whose runs do not agree: some of where
+//! their middle may lie is as the rule wants it, and some is not. What is no
+//! number passes no rule. Nothing here fails.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -266,21 +267,52 @@ impl Row {
         if self.rule == Rule::Shown {
             return Verdict::NotGated(self.why.clone());
         }
-        if self.holds() { Verdict::Pass } else { Verdict::Fail }
+        match self.agreed() {
+            Ok(true) => Verdict::Pass,
+            Ok(false) => Verdict::Fail,
+            Err(why) => Verdict::NotGated(why),
+        }
     }
 
-    fn holds(&self) -> bool {
-        let medians: Vec<f64> = self.ours.iter().map(|(_, runs)| runs.median()).collect();
-        match self.rule {
-            Rule::Sign { positive: true } => medians[0] > 0.0,
-            Rule::Sign { positive: false } => medians[0] < 0.0,
-            Rule::Order => medians.windows(2).all(|pair| pair[0] > pair[1]),
-            Rule::Knee { from, to } | Rule::Within { from, to } => {
-                (from..=to).contains(&medians[0])
-            }
-            Rule::Band { low, high } => self.ratio().is_some_and(|r| (low..=high).contains(&r)),
-            Rule::Shown => false,
+    /// Whether the rule holds wherever the middle of the runs may lie, or nowhere; else why
+    /// that cannot be told.
+    fn agreed(&self) -> Result<bool, String> {
+        if self.ours.iter().any(|(_, runs)| runs.median().is_nan()) {
+            return Ok(false);
         }
+        let above = (f64::MIN_POSITIVE, f64::INFINITY);
+        let (all, (from, to)): (Vec<Runs>, _) = match self.rule {
+            Rule::Sign { positive: true } => (vec![self.ours[0].1.clone()], above),
+            Rule::Sign { positive: false } => (vec![self.ours[0].1.map(|ours| -ours)], above),
+            Rule::Order => {
+                let less = |pair: &[(String, Runs)]| pair[0].1.with(&pair[1].1, |a, b| a - b);
+                (self.ours.windows(2).map(less).collect(), above)
+            }
+            Rule::Knee { from, to } | Rule::Within { from, to } => {
+                (vec![self.ours[0].1.clone()], (from, to))
+            }
+            Rule::Band { low, high } => {
+                let Some(reference) = self.reference.number() else { return Ok(false) };
+                (vec![self.ours[0].1.map(|ours| ours / reference)], (low, high))
+            }
+            Rule::Shown => return Ok(false),
+        };
+        let is_outside = |(least, most): (f64, f64)| !(most >= from && least <= to);
+        let is_inside = |(least, most): (f64, f64)| from <= least && most <= to;
+        let intervals: Vec<(f64, f64)> = all.iter().map(Runs::interval).collect();
+        if intervals.iter().copied().all(is_inside) {
+            return Ok(true);
+        }
+        if intervals.iter().copied().any(is_outside) {
+            return Ok(false);
+        }
+        let runs: Vec<String> = self.ours.iter().map(|(_, runs)| self.show_interval(runs)).collect();
+        Err(format!("its runs do not agree: they give {}", runs.join(", and ")))
+    }
+
+    fn show_interval(&self, runs: &Runs) -> String {
+        let (least, most) = runs.interval();
+        format!("{} to {}", show(least, self.unit), show(most, self.unit))
     }
 
     /// The reference, for a terminal.
@@ -415,6 +447,36 @@ mod tests {
         assert_eq!(band(100.0, 150.0).ratio(), Some(1.5));
     }
 
+    /// One that most of the runs would give says nothing where the others give another.
+    #[test]
+    fn runs_that_do_not_agree_are_not_judged() {
+        let within = |runs: &[f64], from, to| {
+            let row = Row::within("f", "w", "x", "says", Runs::new(runs.into()), from..=to);
+            row.verdict()
+        };
+        let (high, wide) = ([1.3, 1.4, 1.5, 1.6, 1.9], [0.6, 1.9, 0.8, 1.0, 0.6]);
+        assert_eq!(within(&high, 1.2, 2.0), Verdict::Pass);
+        assert_eq!(within(&high, 0.8, 1.2), Verdict::Fail);
+        for range in [(0.8, 1.2), (0.9, f64::INFINITY), (f64::NEG_INFINITY, 0.7)] {
+            let Verdict::NotGated(why) = within(&wide, range.0, range.1) else { panic!("{range:?}") };
+            assert!(why.contains("they give 0.6") && why.contains(" to 1.9"), "{why}");
+        }
+        let order = |runs: [&[f64]; 3]| {
+            let ours = runs.map(|runs| ("name", Runs::new(runs.into())));
+            Row::order("f", "us", "says", ours).verdict()
+        };
+        let (three, two, one): (&[f64], &[f64], &[f64]) = (&[3.0, 9.0], &[2.0, 8.0], &[1.0, 1.5]);
+        assert_eq!(order([three, two, one]), Verdict::Pass);
+        assert_eq!(order([two, three, one]), Verdict::Fail);
+        assert!(matches!(order([three, two, &[1.0, 8.5]]), Verdict::NotGated(_)));
+        let sign = |runs: &[f64], positive| {
+            Row::sign("f", "w", "x", "says", Runs::new(runs.into()), positive).verdict()
+        };
+        assert_eq!(sign(&[-1.0, -2.0, -3.0], false), Verdict::Pass);
+        assert_eq!(sign(&[-1.0, 0.0], true), Verdict::Fail);
+        assert!(matches!(sign(&[-1.0, 2.0], true), Verdict::NotGated(_)));
+    }
+
     #[test]
     fn a_band_without_a_number_does_not_pass() {
         let row = Row::band("f", "w", "s", Reference::Silent, Runs::one(1.0), 0.0..=9.0);
@@ -495,17 +557,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_middle_run_decides(values in prop::collection::vec(1.0f64..1e9, 1..9)) {
+        fn where_the_middle_lies_decides(values in prop::collection::vec(90.0f64..110.0, 1..9)) {
             let runs = Runs::new(values);
-            let (least, greatest) = runs.range();
+            let (least, most) = runs.interval();
             let median = runs.median();
-            prop_assert!(least <= median && median <= greatest);
-            let at = |reference| {
+            prop_assert!(least <= median && median <= most);
+            let at = |reference: f64| {
                 let reference = Reference::Model(reference);
-                Row::band("f", "w", "s", reference, runs.clone(), 0.99..=1.01).verdict()
+                Row::band("f", "w", "s", reference, runs.clone(), 0.95..=1.05).verdict()
             };
-            prop_assert_eq!(at(median), Verdict::Pass);
-            prop_assert_eq!(at(median * 1.02), Verdict::Fail);
+            let is_inside = least / median >= 0.95 && most / median <= 1.05;
+            prop_assert_eq!(at(median) == Verdict::Pass, is_inside);
+            prop_assert_ne!(at(median), Verdict::Fail);
+            prop_assert_eq!(at(2.0 * most), Verdict::Fail);
         }
     }
 }

@@ -60,6 +60,24 @@ impl Runs {
         (least, greatest)
     }
 
+    /// Where the middle of endless runs lies with 90 %, by the order of these; of fewer than five
+    /// the least and the greatest, which is less sure. Without runs no numbers.
+    pub fn interval(&self) -> (f64, f64) {
+        let mut sorted = self.values.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let n = sorted.len();
+        // The chance that so few of all lie on one side of the middle.
+        let (mut left_out, mut below, mut more) = (0, 0.0, 0.5_f64.powi(n as i32));
+        while n > 0 && 2.0 * (below + more) <= 0.1 {
+            below += more;
+            left_out += 1;
+            more *= (n + 1 - left_out) as f64 / left_out as f64;
+        }
+        let first = left_out.max(1) - 1;
+        let end = |at: Option<usize>| at.and_then(|at| sorted.get(at)).copied().unwrap_or(f64::NAN);
+        (end(Some(first)), end(n.checked_sub(1 + first)))
+    }
+
     /// Greatest less least, as a share of the median without its sign; `None` for a single
     /// run, or a median of zero.
     pub fn spread(&self) -> Option<f64> {
@@ -111,6 +129,16 @@ mod tests {
         assert_eq!((Runs::one(5.0).median(), Runs::one(5.0).spread()), (5.0, None));
         assert!(Runs::new(vec![]).median().is_nan());
         assert_eq!(Runs::new(vec![0.0, 0.0, 1.0]).spread(), None);
+    }
+
+    /// Binomial: of 5 runs all lie on one side of the middle once in 16, of 8 at most one does
+    /// once in 14, of 81 at most 32 do once in 13.
+    #[test]
+    fn where_the_middle_lies() {
+        let up_to = |n: u32| Runs::new((1..=n).rev().map(f64::from).collect()).interval();
+        assert_eq!((up_to(1), up_to(2), up_to(4)), ((1.0, 1.0), (1.0, 2.0), (1.0, 4.0)));
+        assert_eq!((up_to(5), up_to(8), up_to(81)), ((1.0, 5.0), (2.0, 7.0), (33.0, 49.0)));
+        assert!(Runs::new(vec![]).interval().0.is_nan());
     }
 
     #[test]
