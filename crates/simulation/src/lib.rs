@@ -9,7 +9,7 @@
 //! [`nature`] which flash and caches, [`drive`] the drive with faults in front,
 //! [`power`] what a cut takes and what it leaves, `store` the media for that, [`battery`] the memory of a protected cache, `damaged`
 //! media that damage, `ondisk` a drive file on a disk, [`layered`] the block
-//! layer above a drive, [`contract`] what may be read,
+//! layer above a drive, [`contract`] what may be read, `words` the bytes of values,
 //! [`machine`] a drive and a host that remembers, with what it checks and what
 //! it excuses, [`plan`] what a
 //! seed stands for, [`life`] random work and cuts, whatever lives, `lives` those of a
@@ -52,6 +52,7 @@ pub mod stack;
 mod store;
 pub mod tree;
 pub mod trouble;
+mod words;
 
 pub use breaks::{Break, meant, note_panics};
 pub use contract::Contract;

@@ -24,6 +24,7 @@ use crate::shared::Tenants;
 use crate::species::Host;
 use crate::stack::{Stack, protected_bytes};
 use crate::trouble::Strike;
+use crate::words;
 use in_cache::InCache;
 
 /// Requests that may be under way.
@@ -45,12 +46,6 @@ pub struct Violation {
 /// A violation that concerns this block, page or key.
 pub(crate) fn wrong(block: Option<u64>, words: impl Into<String>) -> Violation {
     Violation { block, words: words.into() }
-}
-
-/// The value of what was read: all its words are one.
-pub(crate) fn value(bytes: &[u8]) -> Option<u64> {
-    let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-    bytes.chunks_exact(8).all(|other| other == &bytes[..8]).then_some(word)
 }
 
 /// Whether a request did what it was asked. What was read at the limit of what
@@ -340,8 +335,7 @@ impl Machine {
         if op == BlockOp::Write {
             let each = req.buffer.len() / cells as usize;
             for (i, bytes) in req.buffer.bytes_mut().chunks_exact_mut(each).enumerate() {
-                let value = self.contract.value(at, cell + i as u64).to_le_bytes();
-                bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value));
+                words::fill(bytes, self.contract.value(at, cell + i as u64));
             }
         }
         req

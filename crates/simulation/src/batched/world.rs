@@ -14,9 +14,10 @@ use workload::Rng;
 use super::model::Model;
 use super::{BatchBreak, Drive};
 use crate::drive::Drive as Faulty;
-use crate::machine::{Violation, is_done, value, wrong};
+use crate::machine::{Violation, is_done, wrong};
 use crate::rig::Rig;
 use crate::trouble::{Strike, Struck};
+use crate::words;
 
 /// Requests that may be under way.
 pub(super) const MOST_AT_ONCE: usize = 32;
@@ -173,7 +174,7 @@ impl World {
         Desc::write(sent, &given_up, buffer.bytes_mut());
         let pages = buffer.bytes_mut()[BLOCK_BYTES as usize..].chunks_exact_mut(kept);
         for (page, value) in pages.zip(&self.values) {
-            page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+            words::fill(page, *value);
         }
         if self.broken == Some(BatchBreak::AckEarly) {
             self.acked(batch)?;
@@ -293,7 +294,7 @@ impl World {
     fn read_done(&mut self, lpid: u64, floor: u64, done: &BatchDone) -> Result<(), Violation> {
         let seen = match done.status {
             Status::UNWRITTEN => Some(0),
-            status if is_done(status) => value(done.buffer.bytes()),
+            status if is_done(status) => words::value(done.buffer.bytes()),
             status => {
                 let explained = self.model.may_fail(lpid, floor);
                 let allowed = status == Status::UNRECOVERED_READ && explained;
@@ -301,7 +302,7 @@ impl World {
             }
         };
         self.rig.see(seen.unwrap_or(1));
-        let Some(seen) = seen else { return Err(wrong(Some(lpid), "a page whose words differ")) };
+        let Some(seen) = seen else { return Err(wrong(Some(lpid), "a page whose words are not those of a value")) };
         let read = self.model.read(lpid, seen, floor);
         read.map_err(|words| wrong(Some(lpid), format!("a read of page {lpid}: {words}")))
     }
@@ -395,9 +396,9 @@ impl World {
         let lpid = done.id;
         match done.status {
             Status::UNWRITTEN => Ok(Some(0)),
-            status if is_done(status) => match value(done.buffer.bytes()) {
+            status if is_done(status) => match words::value(done.buffer.bytes()) {
                 Some(value) => Ok(Some(value)),
-                None => Err(wrong(Some(lpid), "a page whose words differ")),
+                None => Err(wrong(Some(lpid), "a page whose words are not those of a value")),
             },
             Status::UNRECOVERED_READ if !self.drive.setup.troubles.is_none() => Ok(None),
             status => Err(wrong(Some(lpid), format!("a check of page {lpid}: {status}"))),

@@ -10,6 +10,7 @@ use workload::Rng;
 use super::model::{Model, Value};
 use crate::machine::{Violation, is_done, wrong};
 use crate::rig::Rig;
+use crate::words;
 
 /// Requests that may be under way.
 pub(crate) const MOST_AT_ONCE: usize = 32;
@@ -110,21 +111,6 @@ fn listed(there: &[(bool, bool)], done: &KvDone) -> Result<(), Violation> {
     Ok(())
 }
 
-/// All of a value's bytes tell its number.
-fn fill(bytes: &mut [u8], number: u64) {
-    let word = number.to_le_bytes();
-    let mut words = bytes.chunks_exact_mut(word.len());
-    words.by_ref().for_each(|to| to.copy_from_slice(&word));
-    let rest = words.into_remainder();
-    rest.copy_from_slice(&word[..rest.len()]);
-}
-
-fn is_filled(bytes: &[u8], number: u64) -> bool {
-    let word = number.to_le_bytes();
-    let words = bytes.chunks_exact(word.len());
-    words.remainder() == &word[..words.remainder().len()] && words.into_iter().all(|is| is == word)
-}
-
 fn note(rig: &mut Rig, now: Time, key: u64, words: impl FnOnce() -> String) {
     rig.note(now, |traced| key == traced, words);
 }
@@ -205,7 +191,7 @@ impl Host {
         let name = name(key);
         let stored = self.shape().stored(name.len(), len);
         let mut value = Buffer::zeroed(stored).expect("memory for a value");
-        fill(value.bytes_mut(), number);
+        words::fill(value.bytes_mut(), number);
         self.model.write(key, number, Some((number, len)));
         self.tell_listings(key, true);
         note(rig, now, key, || format!("value {number} of {len} bytes is put"));
@@ -363,12 +349,9 @@ impl Host {
         }
         let stored = self.shape().stored(done.key.len(), done.len).min(done.value.len());
         let bytes = &done.value.bytes()[..stored];
-        let mut word = [0; 8];
-        word[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
-        let number = u64::from_le_bytes(word);
-        if !is_filled(bytes, number) {
-            return Err(wrong(Some(key), "a value whose bytes are of several"));
-        }
+        let Some(number) = words::value(bytes) else {
+            return Err(wrong(Some(key), "bytes that are not those of a value"));
+        };
         rig.see(number);
         Ok(Some((number, done.len)))
     }

@@ -3,8 +3,9 @@
 
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Status};
 
-use super::{CHECK_BLOCKS, Machine, Violation, is_done, value, wrong};
+use super::{CHECK_BLOCKS, Machine, Violation, is_done, wrong};
 use crate::contract::Contract;
+use crate::words;
 
 /// How often a check reads a block that it does not get.
 const TRIES: u32 = 4;
@@ -29,8 +30,8 @@ impl Machine {
         let mut values = [0u64; 8];
         for (i, bytes) in bytes.chunks_exact(each).enumerate() {
             let cell = first + i as u64;
-            let Some(value) = value(bytes) else {
-                return Err(wrong(cell, "its words differ".into()));
+            let Some(value) = words::value(bytes) else {
+                return Err(wrong(cell, "its words are not those of a value".into()));
             };
             if !allows(&self.contract, cell, value) {
                 return Err(wrong(cell, self.contract.explain(cell, value).words));

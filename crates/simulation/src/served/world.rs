@@ -78,12 +78,13 @@ fn counter_bytes(counter: u64) -> Vec<u8> {
     format!("c{counter}").into_bytes()
 }
 
-/// The bytes of a value: its number, and some more.
+/// The bytes of a value: its number, and some more, all of which tell it and their places.
 fn value_bytes(number: u64) -> Vec<u8> {
     let bits = workload::rng::mix(number);
     let more = bits % if (bits >> 32).is_multiple_of(16) { 2000 } else { 100 };
     let mut bytes = number.to_string().into_bytes();
-    bytes.resize(bytes.len() + more as usize, b'x');
+    let letter = |at: u64| b'a' + (workload::rng::mix(number ^ at << 40) % 26) as u8;
+    bytes.extend((0..more).map(letter));
     bytes
 }
 

@@ -15,6 +15,7 @@ use super::{Host, TreeBreak, may_fail};
 use crate::life::Living;
 use crate::machine::{Violation, wrong};
 use crate::trouble::Troubles;
+use crate::words;
 
 /// How often a check asks for a key that it does not get.
 const TRIES: u32 = 4;
@@ -81,7 +82,7 @@ fn key_bytes(key: u64) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a value: its number again and again, seldom many.
+/// The bytes of a value, seldom many.
 fn value_bytes(number: u64) -> Vec<u8> {
     let bits = workload::rng::mix(number);
     let most = match bits % 32 {
@@ -90,8 +91,8 @@ fn value_bytes(number: u64) -> Vec<u8> {
         _ => 300,
     };
     let len = 8 + (bits >> 8) % most;
-    let mut bytes = number.to_le_bytes().repeat((len as usize).div_ceil(8));
-    bytes.truncate(len as usize);
+    let mut bytes = vec![0; len as usize];
+    words::fill(&mut bytes, number);
     bytes
 }
 

@@ -9,6 +9,7 @@ use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
 use port::{Buffer, Status, Time};
 
+use super::mutation::{self, Mutation};
 use super::record::{Run, most_runs};
 use super::request::{Room, Stage};
 use super::space::Stream;
@@ -251,7 +252,9 @@ impl<D: OpenChannel> Kv<D> {
             if held.parts == READS {
                 return;
             }
-            let Some(ppa) = locate(&held.old, held.lanes, held.next, row) else {
+            let again = mutation::is(Mutation::RowsAgain);
+            let next = if again { held.next % u32::from(held.lanes) } else { held.next };
+            let Some(ppa) = locate(&held.old, held.lanes, next, row) else {
                 (held.failed, held.status) = (true, Status::KEY_UNRECOVERED);
                 break;
             };

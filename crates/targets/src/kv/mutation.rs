@@ -23,5 +23,7 @@ ftl::mutations! {
         MoveUnlocked,
         /// A listing leaves out keys whose records are moved meanwhile.
         SkipMoved,
+        /// Of a large value the first rows are read in the place of those behind them.
+        RowsAgain,
     }
 }
