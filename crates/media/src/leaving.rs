@@ -178,6 +178,9 @@ impl<D: OpenChannel> Media<D> {
 
     /// All that is erased of a target that was is to be had, or is not.
     fn free_left(&mut self, target: usize, owner: u8) {
+        if mutation::is(Mutation::KeepLeft) {
+            return;
+        }
         let Some(left) = self.left[target].take() else { return };
         self.unerased += if owner == SPOILT { left.erased.len() as u64 } else { 0 };
         left.erased.into_iter().for_each(|chunk| self.owners[chunk] = owner);

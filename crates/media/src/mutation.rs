@@ -12,5 +12,7 @@ ftl::mutations! {
         HandOn,
         /// What leaves takes a chunk of another target along.
         EraseNeighbour,
+        /// What was left is erased, and stays nobody's.
+        KeepLeft,
     }
 }

@@ -15,11 +15,13 @@ use crate::breaks::Break;
 use crate::life::{Outcome, live_with};
 use crate::plan::Plan;
 use crate::setup::Setup;
+use room::Room;
 use world::World;
 
 pub(crate) mod host;
 mod living;
 mod model;
+pub(crate) mod room;
 mod world;
 
 /// Stream of the random numbers of these drives.
@@ -53,6 +55,8 @@ pub struct Drive {
     pub names: u64,
     /// Bytes of most values, at most.
     pub most: u64,
+    /// What there is for values.
+    room: Room,
 }
 
 impl Drive {
@@ -88,6 +92,10 @@ impl Drive {
             }
         };
         setup.geometry = geometry(Dimensions { chunks: small.chunks + more, ..small });
+        let seen = match parity {
+            0 => setup.geometry,
+            width => parity::geometry(&setup.geometry, width).expect("the width divides the units"),
+        };
         let depth = [1, 4, 16, 30][rng.below(4) as usize];
         let config = KvConfig {
             keys,
@@ -98,7 +106,8 @@ impl Drive {
         };
         let names = [3, 20, 80][rng.below(3) as usize];
         let most = [200, 3000, 60_000][rng.below(3) as usize];
-        Drive { setup, config, depth, names, most }
+        let room = Room::of(&seen, &config);
+        Drive { setup, config, depth, names, most, room }
     }
 
     /// In a line, for a report.

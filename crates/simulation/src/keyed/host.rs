@@ -8,6 +8,7 @@ use port::{Buffer, KvDone, KvOp, KvReq, KvShape, PutIf, Ring, Status, Time};
 use workload::Rng;
 
 use super::model::{Model, Value};
+use super::room::Room;
 use crate::machine::{Violation, is_done, wrong};
 use crate::rig::Rig;
 use crate::words;
@@ -33,6 +34,8 @@ enum Open {
         key: u64,
         number: u64,
         durable: bool,
+        /// The most that values took since it was sent.
+        taken: u64,
     },
     Get {
         key: u64,
@@ -68,6 +71,7 @@ pub(crate) struct Host {
     names: u64,
     most: u64,
     pub depth: usize,
+    room: Room,
     /// The outside of what is asked, as long as there is power.
     shape: Option<KvShape>,
     pub model: Model,
@@ -117,11 +121,12 @@ fn note(rig: &mut Rig, now: Time, key: u64, words: impl FnOnce() -> String) {
 
 impl Host {
     /// One that has asked nothing yet.
-    pub fn new(names: u64, most: u64, depth: usize) -> Host {
+    pub fn new(names: u64, most: u64, depth: usize, room: Room) -> Host {
         let mut host = Host {
             names,
             most,
             depth,
+            room,
             shape: None,
             model: Model::new(names),
             queue: Ring::new(MOST_AT_ONCE),
@@ -195,8 +200,20 @@ impl Host {
         self.model.write(key, number, Some((number, len)));
         self.tell_listings(key, true);
         note(rig, now, key, || format!("value {number} of {len} bytes is put"));
-        let open = Open::Write { key, number, durable };
+        let open = Open::Write { key, number, durable, taken: self.note_taken() };
         self.send(KvOp::Put(PutIf::Any), durable, (name, len, value), open, rig);
+    }
+
+    /// Takes note, for all writes under way, of what values take now that another was sent,
+    /// and gives it.
+    fn note_taken(&mut self) -> u64 {
+        let now = self.model.taken(|len| self.room.taken(len));
+        for open in self.open.iter_mut().flatten() {
+            if let Open::Write { taken, .. } = open {
+                *taken = now.max(*taken);
+            }
+        }
+        now
     }
 
     fn delete(&mut self, key: u64, durable: bool, rig: &mut Rig, now: Time) {
@@ -204,7 +221,7 @@ impl Host {
         self.model.write(key, number, None);
         self.tell_listings(key, false);
         note(rig, now, key, || format!("it is deleted, {number}"));
-        let open = Open::Write { key, number, durable };
+        let open = Open::Write { key, number, durable, taken: 0 };
         self.send(KvOp::Delete, durable, (name(key), 0, Buffer::empty()), open, rig);
     }
 
@@ -259,8 +276,9 @@ impl Host {
         self.free.push(slot);
         rig.flash.power().progress();
         match open {
-            Open::Write { key, number, durable } => {
-                self.wrote((key, number, durable), &done, excuse, rig, now)
+            Open::Write { key, number, durable, taken } => {
+                let lacks = self.room.may_lack(taken);
+                self.wrote((key, number, durable), &done, (lacks, excuse), rig, now)
             }
             Open::Get { .. } | Open::List(_)
                 if excuse.unread && done.status == Status::KEY_UNRECOVERED =>
@@ -294,7 +312,7 @@ impl Host {
         &mut self,
         (key, number, durable): (u64, u64, bool),
         done: &KvDone,
-        excuse: Excuse,
+        (lacks_room, excuse): (bool, Excuse),
         rig: &mut Rig,
         now: Time,
     ) -> Result<(), Violation> {
@@ -311,8 +329,11 @@ impl Host {
                 self.model.refused(key, number);
                 Ok(())
             }
-            // A delete has room, but where chunks are lost, or cannot be collected.
-            Status::CAPACITY_EXCEEDED if is_put || excuse.unread || excuse.unwritten => {
+            // A delete has room, but where chunks are lost, or cannot be collected; so has a
+            // put while values take little.
+            Status::CAPACITY_EXCEEDED
+                if is_put && lacks_room || excuse.unread || excuse.unwritten =>
+            {
                 rig.counts.errors += 1;
                 note(rig, now, key, || format!("{number} has no room"));
                 self.model.refused(key, number);
@@ -382,6 +403,56 @@ impl Host {
         let now = site.now().0;
         site.rig().hash = site.rig().hash.wrapping_add(now);
         Ok(())
+    }
+
+    /// Nothing that was ever there takes room when it was deleted: values may be put again.
+    pub fn check_room(&mut self, site: &mut impl Site) -> Result<(), Violation> {
+        for key in 0..self.names {
+            let done = site.act(request(KvOp::Delete, name(key), Buffer::empty()))?;
+            if !is_done(done.status) && done.status != Status::KEY_NOT_FOUND {
+                return self.has_none(key, done.status, 0, site);
+            }
+        }
+        let done = site.act(request(KvOp::Flush, Buffer::empty(), Buffer::empty()))?;
+        if !is_done(done.status) {
+            return self.has_none(0, done.status, 0, site);
+        }
+        self.model.replace();
+        let mut taken = 0;
+        for key in 0..self.names {
+            taken += self.room.taken(self.most);
+            if self.room.may_lack(taken) {
+                break;
+            }
+            let (number, name) = (self.model.number(), name(key));
+            let stored = self.shape().stored(name.len(), self.most);
+            let mut value = Buffer::zeroed(stored).expect("memory for a value");
+            words::fill(value.bytes_mut(), number);
+            let put = KvReq { len: self.most, ..request(KvOp::Put(PutIf::Any), name, value) };
+            let done = site.act(put)?;
+            if !is_done(done.status) {
+                return self.has_none(key, done.status, taken, site);
+            }
+            self.model.write(key, number, Some((number, self.most)));
+            self.model.wrote(key, number, false);
+        }
+        Ok(())
+    }
+
+    /// A request of [`Host::check_room`] failed: it may where chunks are lost.
+    fn has_none(
+        &self,
+        key: u64,
+        status: Status,
+        taken: u64,
+        site: &mut impl Site,
+    ) -> Result<(), Violation> {
+        let excuse = site.excuse();
+        if excuse.unread || excuse.unwritten {
+            return Ok(());
+        }
+        let words = format!("all was deleted, and values of {taken} bytes put of {:?}", self.room);
+        Err(wrong(Some(key), format!("{words}: {status}")))
     }
 
     /// Reads a key into `value`, which what it gives has; nothing where that fails again and

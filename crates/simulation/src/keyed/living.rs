@@ -115,6 +115,7 @@ impl Living for World {
     }
 
     fn check(&mut self, at_rest: bool) -> Result<(), Violation> {
-        self.host.check(at_rest, &mut self.powered)
+        self.host.check(at_rest, &mut self.powered)?;
+        if at_rest { self.host.check_room(&mut self.powered) } else { Ok(()) }
     }
 }

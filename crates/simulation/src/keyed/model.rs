@@ -133,6 +133,15 @@ impl Model {
         (states.clone().all(|s| s.value.is_some()), states.any(|s| s.value.is_some()))
     }
 
+    /// What all values take that may be there now, or are on their way.
+    pub fn taken(&self, of: impl Fn(u64) -> u64) -> u64 {
+        let newest = |states: &VecDeque<State>| -> u64 {
+            let last = states.iter().rposition(|state| state.ended).unwrap_or(0);
+            states.iter().skip(last).flat_map(|state| state.value).map(|(_, len)| of(len)).sum()
+        };
+        self.keys.iter().map(newest).sum()
+    }
+
     /// Whether a key is there when all has ended.
     pub fn is_there(&self, key: u64) -> bool {
         self.keys[key as usize].back().is_some_and(|state| state.value.is_some())

@@ -139,10 +139,9 @@ impl Living for World {
     fn check(&mut self, at_rest: bool) -> Result<(), Violation> {
         self.machine.check(at_rest)?;
         if self.stage == Stage::Serves {
-            self.keys.check(at_rest, &mut self.machine)
-        } else {
-            Ok(())
+            self.keys.check(at_rest, &mut self.machine)?;
         }
+        if at_rest { self.check_room() } else { Ok(()) }
     }
 
     fn end(&mut self) -> u64 {

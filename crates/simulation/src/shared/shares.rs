@@ -7,6 +7,7 @@ use targets::kv::{KvConfig, reserve_chunks};
 use targets::with_reserve;
 use workload::Rng;
 
+use crate::keyed::room::Room;
 use crate::species::pblk::Part;
 
 /// Which targets a drive has.
@@ -123,6 +124,12 @@ impl Shares {
             chunk_blocks: geometry.chunk_blocks(),
             blocks: bytes / BLOCK_BYTES,
         }
+    }
+
+    /// What the target of keys has for values.
+    pub(super) fn room(&self, geometry: &Geometry) -> Room {
+        let own = self.keys.geometry(geometry).expect("it is the drive's");
+        Room::of(&own, &self.config)
     }
 
     /// Units of the target of keys.

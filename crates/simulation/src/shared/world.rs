@@ -33,7 +33,9 @@ impl World {
     /// A new drive, without power, and so many keys with values of mostly so many bytes, of
     /// which so many requests are under way.
     pub(super) fn new(machine: Machine, names: u64, most: u64, depth: usize) -> World {
-        let keys = Host::new(names, most, depth);
+        let Setup { shares, geometry, .. } = &machine.setup;
+        let shares = shares.as_ref().expect("targets share it");
+        let keys = Host::new(names, most, depth, shares.room(geometry));
         World { machine, keys, stage: Stage::Serves, done: Ring::new(MOST_AT_ONCE) }
     }
 
@@ -132,6 +134,23 @@ impl World {
             Err(CreateError::Media(MediaError::Erasing { .. })) => Ok(()),
             Err(CreateError::Media(MediaError::Written { .. })) if may_be_spoilt => Ok(()),
             Err(why) => Err(wrong(None, format!("no target comes: {why}"))),
+        }
+    }
+
+    /// With nothing under way: what a target of keys left is another's to have, and what its
+    /// keys had is room for others.
+    pub(super) fn check_room(&mut self) -> Result<(), Violation> {
+        if self.stage != Stage::Serves {
+            while self.machine.step()? {
+                self.take()?;
+            }
+            self.take()?;
+            self.come_or_go()?;
+        }
+        match self.stage {
+            Stage::Serves => self.keys.check_room(&mut self.machine),
+            _ if self.machine.rig.flash.struck().erases > 0 => Ok(()),
+            stage => Err(wrong(None, format!("at rest no target comes: {stage:?}"))),
         }
     }
 

@@ -25,5 +25,7 @@ ftl::mutations! {
         SkipMoved,
         /// Of a large value the first rows are read in the place of those behind them.
         RowsAgain,
+        /// Rows of a value that was written over or deleted count for ever.
+        KeepRows,
     }
 }

@@ -396,6 +396,7 @@ impl<D: OpenChannel> Kv<D> {
             self.space.discount(self.space.chunk_of(before.ppa()), before.len() as u64, row);
         }
         let early = mutation::is(Mutation::EraseEarly);
+        let old = if mutation::is(Mutation::KeepRows) { &[] } else { old };
         self.discount_runs(old, if early { 0 } else { row });
     }
 
