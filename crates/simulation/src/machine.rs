@@ -67,8 +67,9 @@ struct Request {
     /// Its first block, and how many it touches.
     block: u64,
     blocks: u64,
-    /// Of a read, its first cell.
+    /// Of a read, its first cell, and how many.
     cell: u64,
+    cells: u64,
     /// When it was sent; of what writes, its place in the contract.
     at: u32,
     /// When it was sent, and when the oldest of those under way then was: no
@@ -283,7 +284,7 @@ impl Machine {
         };
         let sent = self.contract.now();
         let since = self.open.iter().flatten().map(|request| request.sent).min().unwrap_or(sent);
-        self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, at, sent, since });
+        self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, cells, at, sent, since });
         self.rig.counts.note(ask.op, ask.fua);
         if !matches!(ask.op, BlockOp::Read | BlockOp::Flush) {
             let data = if ask.op == BlockOp::Write { self.stored(ask.count) } else { 0 };
@@ -394,7 +395,8 @@ impl Machine {
             BlockOp::Read => {
                 let seen =
                     |contract: &Contract, cell, value| contract.may_read(cell, value, request.at);
-                self.compare(request.cell, done.buffer.bytes(), "a read", seen)?;
+                let cells = (request.cell, request.cells);
+                self.compare(cells, done.buffer.bytes(), "a read", seen)?;
             }
             _ => {
                 self.in_cache.done(slot);

@@ -18,14 +18,14 @@ pub(crate) fn fill(bytes: &mut [u8], value: u64) {
     }
 }
 
-/// The value that bytes are of, if all of them are of one and in their places.
+/// The value that bytes are of, if there are any and all are of one and in their places.
 pub(crate) fn value(bytes: &[u8]) -> Option<u64> {
     let mut first = [0; 8];
     let len = bytes.len().min(8);
     first[..len].copy_from_slice(&bytes[..len]);
     let value = u64::from_le_bytes(first);
     let is_of = |(at, is): (usize, &[u8])| is == &word(value, at).to_le_bytes()[..is.len()];
-    bytes.chunks(8).enumerate().all(is_of).then_some(value)
+    (len > 0 && bytes.chunks(8).enumerate().all(is_of)).then_some(value)
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn only_what_is_whole_and_in_order_is_a_value() {
         let mut bytes = vec![0; 8 * 600 + 3];
-        assert_eq!(value(&bytes), Some(0));
+        assert_eq!((value(&bytes), value(&[])), (Some(0), None));
         fill(&mut bytes, 77);
         assert_eq!((value(&bytes), value(&bytes[..8])), (Some(77), Some(77)));
         assert_eq!(value(&bytes[8..]), None, "from its second word on it is another's");

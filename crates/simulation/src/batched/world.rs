@@ -190,6 +190,12 @@ impl World {
         self.send(BatchOp::Read, lpid, buffer, open)
     }
 
+    /// The value of a page that was read, if that is whole.
+    fn value(&self, done: &BatchDone) -> Option<u64> {
+        let bytes = done.buffer.bytes();
+        if bytes.len() == self.drive.setup.kept as usize { words::value(bytes) } else { None }
+    }
+
     fn page_buffer(&self) -> Buffer {
         let mut buffer = Buffer::zeroed(self.drive.setup.kept as usize).expect("memory for a page");
         // Of no batch, should the read leave it as it is.
@@ -294,7 +300,7 @@ impl World {
     fn read_done(&mut self, lpid: u64, floor: u64, done: &BatchDone) -> Result<(), Violation> {
         let seen = match done.status {
             Status::UNWRITTEN => Some(0),
-            status if is_done(status) => words::value(done.buffer.bytes()),
+            status if is_done(status) => self.value(done),
             status => {
                 let explained = self.model.may_fail(lpid, floor);
                 let allowed = status == Status::UNRECOVERED_READ && explained;
@@ -302,7 +308,9 @@ impl World {
             }
         };
         self.rig.see(seen.unwrap_or(1));
-        let Some(seen) = seen else { return Err(wrong(Some(lpid), "a page whose words are not those of a value")) };
+        let Some(seen) = seen else {
+            return Err(wrong(Some(lpid), "a page whose words are not those of a value"));
+        };
         let read = self.model.read(lpid, seen, floor);
         read.map_err(|words| wrong(Some(lpid), format!("a read of page {lpid}: {words}")))
     }
@@ -396,7 +404,7 @@ impl World {
         let lpid = done.id;
         match done.status {
             Status::UNWRITTEN => Ok(Some(0)),
-            status if is_done(status) => match words::value(done.buffer.bytes()) {
+            status if is_done(status) => match self.value(done) {
                 Some(value) => Ok(Some(value)),
                 None => Err(wrong(Some(lpid), "a page whose words are not those of a value")),
             },

@@ -40,6 +40,8 @@ enum Open {
     Get {
         key: u64,
         number: u64,
+        /// Bytes of its buffer.
+        room: usize,
     },
     /// Of each key whether it is there all the while, and whether it may be there.
     List(Vec<(bool, bool)>),
@@ -231,7 +233,7 @@ impl Host {
         let room = lens.max().map_or(64, |len| self.shape().stored(LONGEST_NAME, len));
         let value = Buffer::zeroed(room).expect("memory for a value");
         rig.counts.reads += 1;
-        self.send(KvOp::Get, false, (name(key), 0, value), Open::Get { key, number }, rig);
+        self.send(KvOp::Get, false, (name(key), 0, value), Open::Get { key, number, room }, rig);
     }
 
     fn list(&mut self, rig: &mut Rig) {
@@ -286,8 +288,8 @@ impl Host {
                 rig.counts.errors += 1;
                 Ok(())
             }
-            Open::Get { key, number } => {
-                let seen = self.seen(key, &done, rig)?;
+            Open::Get { key, number, room } => {
+                let seen = self.seen(key, room, &done, rig)?;
                 if self.model.before(key, number).any(|expected| seen == expected) {
                     return Ok(());
                 }
@@ -359,8 +361,14 @@ impl Host {
         }
     }
 
-    /// What a get gave.
-    fn seen(&self, key: u64, done: &KvDone, rig: &mut Rig) -> Result<Value, Violation> {
+    /// What a get gave that had room for so many bytes.
+    fn seen(
+        &self,
+        key: u64,
+        room: usize,
+        done: &KvDone,
+        rig: &mut Rig,
+    ) -> Result<Value, Violation> {
         if done.status == Status::KEY_NOT_FOUND {
             rig.see(1);
             return Ok(None);
@@ -368,8 +376,13 @@ impl Host {
         if !is_done(done.status) {
             return Err(wrong(Some(key), format!("a get: {}", done.status)));
         }
-        let stored = self.shape().stored(done.key.len(), done.len).min(done.value.len());
-        let bytes = &done.value.bytes()[..stored];
+        let (stored, bytes) = (self.shape().stored(done.key.len(), done.len), done.value.bytes());
+        if bytes.len() != room {
+            let words = format!("a get with room for {room} bytes comes back with {}", bytes.len());
+            return Err(wrong(Some(key), words));
+        }
+        // As much of it as there is room for.
+        let bytes = &bytes[..stored.min(room)];
         let Some(number) = words::value(bytes) else {
             return Err(wrong(Some(key), "bytes that are not those of a value"));
         };
@@ -390,7 +403,7 @@ impl Host {
                 site.rig().counts.lost += 1;
                 continue;
             };
-            let seen = self.seen(key, &done, site.rig())?;
+            let seen = self.seen(key, room, &done, site.rig())?;
             value = done.value;
             let found = self.model.found(key, seen, at_rest);
             found.map_err(|words| wrong(Some(key), format!("{when}: {words}")))?;

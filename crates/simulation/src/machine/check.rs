@@ -11,10 +11,10 @@ use crate::words;
 const TRIES: u32 = 4;
 
 impl Machine {
-    /// Checks what was read of the cells from `first` on.
+    /// Checks what was read of so many cells from `first` on.
     pub(super) fn compare(
         &self,
-        first: u64,
+        (first, cells): (u64, u64),
         bytes: &[u8],
         what: &str,
         allows: impl Fn(&Contract, u64, u64) -> bool,
@@ -27,6 +27,9 @@ impl Machine {
             let words = format!("{what} of block {block} (sector {sector}): {words}");
             wrong(Some(block), words)
         };
+        if bytes.len() as u64 != cells * each as u64 {
+            return Err(wrong(first, format!("{cells} cells in {} bytes", bytes.len())));
+        }
         let mut values = [0u64; 8];
         for (i, bytes) in bytes.chunks_exact(each).enumerate() {
             let cell = first + i as u64;
@@ -81,10 +84,10 @@ impl Machine {
             }
             self.wait_for_check()?;
             while let Some(done) = self.done.pop() {
-                let count = done.buffer.len() as u64 / kept;
+                let count = CHECK_BLOCKS.min(blocks - done.id);
                 left -= count;
                 if is_done(done.status) {
-                    self.seen(when, &done, allows)?;
+                    self.seen(when, &done, count, allows)?;
                 } else {
                     missed.extend((done.id..done.id + count).map(|block| (block, done.status)));
                 }
@@ -120,7 +123,7 @@ impl Machine {
             }
             let done = self.done.pop().expect("it was looked at");
             if is_done(done.status) {
-                return self.seen(when, &done, allows);
+                return self.seen(when, &done, 1, allows);
             }
             status = done.status;
         }
@@ -160,17 +163,18 @@ impl Machine {
         Ok(())
     }
 
-    /// Some blocks of a check.
+    /// So many blocks of a check.
     fn seen(
         &mut self,
         when: &str,
         done: &BlockDone,
+        count: u64,
         allows: impl Fn(&Contract, u64, u64) -> bool,
     ) -> Result<(), Violation> {
         let per_block = self.contract.cells_per_block;
         let first = done.id * per_block;
         let bytes = done.buffer.bytes();
-        self.compare(first, bytes, when, allows)?;
+        self.compare((first, count * per_block), bytes, when, allows)?;
         let each = self.setup.kept as usize / per_block as usize;
         for (i, bytes) in bytes.chunks_exact(each).enumerate() {
             let value = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
@@ -183,5 +187,31 @@ impl Machine {
         }
         self.rig.hash = self.rig.hash.wrapping_add(self.now.0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use port::Time;
+
+    use super::*;
+    use crate::machine::Request;
+    use crate::setup::Setup;
+
+    /// What a read did not bring is not taken for what was there.
+    #[test]
+    fn a_read_that_comes_back_short_is_wrong() {
+        let ends_well = |blocks: usize| {
+            let mut machine = Machine::new(Setup::sound(0), None, None);
+            let (op, cells) = (BlockOp::Read, 2 * machine.contract.cells_per_block);
+            let at = machine.contract.sent();
+            let (sent, since) = (at, at);
+            let read = Request { op, block: 0, blocks: 2, cell: 0, cells, at, sent, since };
+            machine.open[0] = Some(read);
+            let buffer = Buffer::zeroed(blocks * machine.setup.kept as usize).unwrap();
+            let (status, at) = (Status::SUCCESS, Time::ZERO);
+            machine.completed(BlockDone { id: 0, op, status, at, buffer }).is_ok()
+        };
+        assert!(ends_well(2) && !ends_well(1) && !ends_well(0));
     }
 }

@@ -125,7 +125,8 @@ mod tests {
         let may_fail = |contract: &mut Contract, since: u32| {
             let sent = contract.sent();
             let (op, since) = (BlockOp::Read, since.min(sent));
-            let read = Request { op, block: 0, blocks: 1, cell: 0, at: sent, sent, since };
+            let read =
+                Request { op, block: 0, blocks: 1, cell: 0, cells: 1, at: sent, sent, since };
             contract.may_fail(1, read.settled(1))
         };
         assert!(may_fail(&mut contract, u32::MAX));
