@@ -36,6 +36,8 @@ counts! {
         pub cuts: u64,
         /// Cuts in recovery.
         pub cut_recoveries: u64,
+        /// Those of them that came after a program of that recovery.
+        pub cut_writing_recoveries: u64,
         /// Cuts at work of drives with a cache.
         pub cached_cuts: u64,
         /// Drives that were shut down in good order, and not cut.

@@ -14,6 +14,13 @@ use crate::{batched, keyed, served, shared, tree};
 /// Cycles that a drive lives on that takes no writes.
 const READ_ONLY_CYCLES: u32 = 2;
 
+/// Stream of the random numbers that say which cuts in recovery may come late.
+const LATE: u64 = 600;
+
+/// Events of a recovery, at one of which such a cut comes: some of them are behind its
+/// first programs.
+const LATE_EVENTS: u64 = 600;
+
 /// How a life ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -164,7 +171,8 @@ pub(crate) fn refuses(starts: u32) -> Violation {
 
 /// Lives the life of a plan with its drive and host.
 pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
-    let mut life = Life { living, rng: Rng::new(plan.seed, 2), read_only: 0 };
+    let (rng, late) = (Rng::new(plan.seed, 2), Rng::new(plan.seed, LATE));
+    let mut life = Life { living, rng, late, read_only: 0 };
     let violation = life.all(plan.cycles).err();
     let mut living = life.living;
     let state = living.end();
@@ -187,6 +195,7 @@ pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
 struct Life<L> {
     living: L,
     rng: Rng,
+    late: Rng,
     /// Cycles at whose end the drive took no writes, one after the other.
     read_only: u32,
 }
@@ -238,7 +247,8 @@ impl<L: Living> Life<L> {
     /// stays read-only is replaced after a while.
     fn recover(&mut self) -> Result<(), Violation> {
         while self.rng.one_in(3) {
-            let events = self.events();
+            let soon = self.events();
+            let events = if self.late.one_in(3) { self.late.below(LATE_EVENTS) } else { soon };
             if self.living.power_up(events)? {
                 // It was quick enough; then power goes now.
                 self.living.power_down();
@@ -328,6 +338,7 @@ mod tests {
         assert!(counts.served.lives > 5 && counts.failed_stores > 2, "{counts:?}");
         assert!(counts.shared.lives > 3 && counts.tenants_left > 3, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
+        assert!(counts.cut_writing_recoveries > 10, "{counts:?}");
     }
 
     #[test]

@@ -251,8 +251,9 @@ fn print(args: &Args, report: &Report) {
         c.cycles_collecting
     );
     println!(
-        "{} cuts at work, {} of them of a cache, {} in recovery; {} clean closes",
-        c.cuts, c.cached_cuts, c.cut_recoveries, c.clean_closes
+        "{} cuts at work, {} of them of a cache, {} in recovery, {} of these after its first \
+         program; {} clean closes",
+        c.cuts, c.cached_cuts, c.cut_recoveries, c.cut_writing_recoveries, c.clean_closes
     );
     println!(
         "{} requests: {} reads, {} flushes, {} trims, {} with FUA",

@@ -34,6 +34,8 @@ pub struct Power {
     since: Cell<u64>,
     /// The event of the drive that was counted last has moved no bytes yet.
     fresh: Cell<bool>,
+    /// Something was programmed since it came.
+    programmed: Cell<bool>,
 }
 
 impl Power {
@@ -44,6 +46,7 @@ impl Power {
             gone: Cell::new(true),
             since: Cell::new(0),
             fresh: Cell::new(false),
+            programmed: Cell::new(false),
         }
     }
 
@@ -52,7 +55,13 @@ impl Power {
         self.left.set(events);
         self.gone.set(false);
         self.fresh.set(false);
+        self.programmed.set(false);
         self.since.set(0);
+    }
+
+    /// Whether something was programmed since power came.
+    pub(crate) fn has_programmed(&self) -> bool {
+        self.programmed.get()
     }
 
     /// The host saw something complete.
@@ -363,6 +372,7 @@ impl Medium for Flash {
 
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         let powered = self.power.operation();
+        self.power.programmed.set(powered || self.power.has_programmed());
         let moved = {
             let remains = &mut *self.remains.borrow_mut();
             match powered {
@@ -530,7 +540,9 @@ mod tests {
         let mut flash = Flash::new(&setup, None, 0).unwrap();
         flash.power().on(1);
         let chunk = Chunk { programmed: 1, wp: 1, ..Chunk::default() };
+        assert!(!flash.power().has_programmed());
         assert_eq!(flash.program(Ppa(0), 1, &[1; 8], &[0; 16]), Moved::Done);
+        assert!(flash.power().has_programmed());
         flash.describe(0, &chunk);
         assert_eq!(flash.program(Ppa(1), 1, &[2; 8], &[0; 16]), Moved::Failed);
         flash.describe(0, &Chunk { programmed: 2, wp: 2, ..chunk });

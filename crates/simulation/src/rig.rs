@@ -125,6 +125,7 @@ impl Rig {
     /// Power went in a start.
     pub(crate) fn cut_in_start(&mut self, now: Time, events: u64) -> bool {
         self.counts.cut_recoveries += 1;
+        self.counts.cut_writing_recoveries += u64::from(self.flash.power().has_programmed());
         self.note(now, |_| true, || format!("power goes in recovery, after {events} events"));
         false
     }
