@@ -22,6 +22,8 @@
 
 use std::collections::HashMap;
 
+mod torn;
+
 /// Bits of a value that are the cell's number.
 const CELL_BITS: u32 = 24;
 
@@ -44,6 +46,12 @@ struct Op {
     count: u32,
     fua: bool,
     zero: bool,
+}
+
+impl Op {
+    fn covers(&self, cell: u64) -> bool {
+        (u64::from(self.first)..u64::from(self.first + self.count)).contains(&cell)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -236,8 +244,7 @@ impl Contract {
         let number = (value >> CELL_BITS).checked_sub(self.first_number)?;
         let op = self.ops.get(number as usize)?;
         let own = value & ((1 << CELL_BITS) - 1) == cell;
-        let covers = (u64::from(op.first)..u64::from(op.first + op.count)).contains(&cell);
-        if own && covers && !op.zero { Some(op) } else { None }
+        if own && op.covers(cell) && !op.zero { Some(op) } else { None }
     }
 
     /// Whether `value` may be read from a cell by a read sent at `sent`.
@@ -260,23 +267,6 @@ impl Contract {
         }
         let horizon = self.horizon(cell, |op| self.is_durable(op));
         self.is_left(cell, value, horizon)
-    }
-
-    /// Whether a block's cells, from `first` on, can be of one moment: where
-    /// one shows an operation, no other that this covers shows only what was
-    /// before it. Gives the cell that is torn.
-    pub fn torn(&self, first: u64, values: &[u64]) -> Option<u64> {
-        for (i, &value) in values.iter().enumerate() {
-            let Some(op) = self.op_of(first + i as u64, value) else { continue };
-            for (j, &other) in values.iter().enumerate() {
-                let cell = first + j as u64;
-                let covers = (u64::from(op.first)..u64::from(op.first + op.count)).contains(&cell);
-                if covers && !self.is_left(cell, other, op.begin) {
-                    return Some(cell);
-                }
-            }
-        }
-        None
     }
 
     /// A cell was read after a cut: it has this value and no other.
@@ -467,22 +457,6 @@ mod tests {
         c.end(trim);
         assert!(c.may_remain(0, 0));
         assert!([3, 5, 7].iter().all(|write| !c.may_remain(0, write << CELL_BITS)));
-    }
-
-    #[test]
-    fn a_block_of_two_moments_is_torn() {
-        let mut c = Contract::new(1, 8);
-        let a = c.begin(0, 8, false, false);
-        c.end(a);
-        let b = c.begin(0, 8, false, false);
-        let mut values: Vec<u64> = (0..8).map(|i| c.value(a, i)).collect();
-        assert_eq!(c.torn(0, &values), None);
-        values[3] = c.value(b, 3);
-        assert_eq!(c.torn(0, &values), Some(0));
-        values.iter_mut().enumerate().for_each(|(i, v)| *v = c.value(b, i as u64));
-        assert_eq!(c.torn(0, &values), None);
-        values[7] = 0;
-        assert_eq!(c.torn(0, &values), Some(7));
     }
 
     #[test]

@@ -35,5 +35,7 @@ ftl::mutations! {
         ReleaseEarly,
         /// A start does not pad what cannot be read yet.
         LeaveWindow,
+        /// Zeroes are written sector by sector.
+        TearZeroes,
     }
 }

@@ -98,6 +98,8 @@ impl<D: OpenChannel> Pblk<D> {
                 return true;
             }
             let (lba, from, part) = Self::part(request, at);
+            let tears = is(Mutation::TearZeroes) && op == BlockOp::WriteZeroes;
+            let part = if tears && self.kept > 512 { part.min(512) } else { part };
             let whole = part as u64 == BLOCK_BYTES;
             let taken = match (op, whole) {
                 (BlockOp::Trim | BlockOp::WriteZeroes, true) => self.unmap(lba),
