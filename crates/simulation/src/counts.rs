@@ -74,6 +74,8 @@ counts! {
         pub layered: Kind,
         /// See above.
         pub merged: u64,
+        /// Lives with a map of units of several blocks.
+        pub coarse: Kind,
         /// Lives of the tree.
         pub trees: Kind,
         /// Lives of the Redis server, replies that its clients saw, and cuts behind a write or
@@ -164,5 +166,6 @@ impl Counts {
         self.damaged = of(!setup.troubles.damage.is_empty());
         self.on_disk = of(setup.troubles.on_disk);
         self.layered = of(setup.layers.is_some());
+        self.coarse = of(setup.unit > 1);
     }
 }

@@ -19,6 +19,7 @@ use room::Room;
 use world::World;
 
 pub(crate) mod host;
+mod listing;
 mod living;
 mod model;
 pub(crate) mod room;

@@ -334,6 +334,7 @@ mod tests {
         assert!(counts.cycles_collecting * 2 > counts.cycles, "{counts:?}");
         assert!(counts.clean_closes > 30, "{counts:?}");
         assert!(counts.layered.lives > 5 && counts.merged > 5, "{counts:?}");
+        assert!(counts.coarse.lives > 2, "{counts:?}");
         assert!(counts.trees.lives > 5 && counts.keyed.lives > 5, "{counts:?}");
         assert!(counts.served.lives > 5 && counts.failed_stores > 2, "{counts:?}");
         assert!(counts.shared.lives > 3 && counts.tenants_left > 3, "{counts:?}");

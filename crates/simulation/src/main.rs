@@ -290,6 +290,7 @@ fn print(args: &Args, report: &Report) {
         c.disk_errors
     );
     println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
+    println!("maps of larger units: {}", kind(&c.coarse));
     println!("trees: {}", kind(&c.trees));
     println!(
         "Redis servers: {}; {} replies seen, {} cuts after a failed write or flush",

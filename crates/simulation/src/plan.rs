@@ -78,6 +78,7 @@ impl Plan {
         if matches!(self.stack(), Over::Blocks | Over::Layers) {
             setup.take_window(self.seed);
             setup.take_openings(self.seed);
+            setup.take_units(self.seed);
         }
         setup
     }

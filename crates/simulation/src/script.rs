@@ -335,6 +335,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         troubles: Troubles::default(),
         protected: false,
         parity: 0,
+        unit: 1,
         layers: None,
         shares: None,
     }

@@ -90,6 +90,8 @@ pub struct Setup {
     pub protected: bool,
     /// Units to a unit of the target, one of them parity; 0 without parity.
     pub parity: u32,
+    /// Blocks of a unit of the map; 1 where the target's own is all there is.
+    pub unit: u64,
     /// The block layer above all, if there is one.
     pub layers: Option<Layers>,
     /// Which targets share the drive, where there are several.
@@ -115,6 +117,9 @@ const OPENINGS: u64 = 131;
 /// Stream of the random numbers that say which buffer a drive has, chosen as
 /// [`STREAMS`].
 const BUFFER: u64 = 499;
+
+/// Stream of the random numbers that say which drives map units of several blocks.
+const UNITS: u64 = 601;
 
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
@@ -166,6 +171,7 @@ impl Setup {
             troubles: Troubles::of(seed, &geometry),
             protected: false,
             parity: 0,
+            unit: 1,
             layers: None,
             shares: None,
         };
@@ -217,6 +223,17 @@ impl Setup {
         let few = [(0, 0), (0, 2), (u32::MAX - all, 0), (0, u32::MAX - of_pu), (2, 1)];
         let more = rng.one_of(&few);
         (self.timing.open_chunks, self.timing.open_chunks_pu) = (all + more.0, of_pu + more.1);
+    }
+
+    /// Some drives map units of several blocks, and change a part of one by writing it anew.
+    /// Not where operations fail: what one costs is its unit. Nor below a link.
+    pub(crate) fn take_units(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, UNITS);
+        let Troubles { operations, wear, damage, .. } = &self.troubles;
+        let fails = !operations.is_empty() || wear.is_some() || !damage.is_empty();
+        if rng.below(4) == 0 && !fails && self.link_at != LinkAt::Above {
+            self.unit = rng.one_of(&[2, 4]);
+        }
     }
 
     /// Some drives have several submission queues before their link. Not where a
@@ -346,7 +363,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -379,6 +396,7 @@ impl Setup {
             },
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
+            if self.unit > 1 { format!(", units of {}", self.unit) } else { String::new() },
             self.layers.as_ref().map_or(String::new(), |layers| format!(", {layers:?}")),
             self.shares.as_ref().map_or(String::new(), |shares| format!(", {shares:?}")),
             self.work,

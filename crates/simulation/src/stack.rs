@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use device::{BufferMemory, Buffered, Link, Queued};
+use device::{BufferMemory, Buffered, Coarse, Link, Queued};
 use ftl::WriteCounters;
 use nvram::{Journal, JournalError, Protected};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
@@ -37,6 +37,8 @@ pub enum StartError {
 pub enum Under {
     /// No link above; there may be one below.
     Direct(Box<dyn Alive>),
+    /// The same, and a map of units of several blocks.
+    Coarse(Box<Coarse<Box<dyn Alive>>>),
     /// A conventional drive behind a link.
     Linked(Box<Link<Box<dyn Alive>>>),
     /// One whose data cross the memory of a buffer.
@@ -50,6 +52,7 @@ macro_rules! each {
     ($stack:expr, $port:ident => $call:expr) => {
         match $stack {
             Under::Direct($port) => $call,
+            Under::Coarse($port) => $call,
             Under::Linked($port) => $call,
             Under::Buffered($port) => $call,
             Under::Queued($port) => $call,
@@ -89,6 +92,10 @@ impl Under {
                 }
                 None => Under::Linked(Box::new(Link::new(setup.link, target))),
             },
+            LinkAt::Below | LinkAt::Nowhere if setup.unit > 1 => {
+                let shape = target.shape();
+                Under::Coarse(Box::new(Coarse::new(setup.unit * BLOCK_BYTES, target, shape)?))
+            }
             LinkAt::Below | LinkAt::Nowhere => Under::Direct(target),
         };
         Ok((under, at))
@@ -97,6 +104,7 @@ impl Under {
     fn target(&self) -> &dyn Alive {
         match self {
             Under::Direct(target) => &**target,
+            Under::Coarse(units) => &**units.below(),
             Under::Linked(link) => &**link.below(),
             Under::Buffered(link) => &**link.below().below(),
             Under::Queued(queues) => &**queues.below().below(),
@@ -106,6 +114,7 @@ impl Under {
     fn target_mut(&mut self) -> &mut dyn Alive {
         match self {
             Under::Direct(target) => &mut **target,
+            Under::Coarse(units) => &mut **units.below_mut(),
             Under::Linked(link) => &mut **link.below_mut(),
             Under::Buffered(link) => &mut **link.below_mut().below_mut(),
             Under::Queued(queues) => &mut **queues.below_mut().below_mut(),

@@ -7,6 +7,7 @@
 use port::{Buffer, KvDone, KvOp, KvReq, KvShape, PutIf, Ring, Status, Time};
 use workload::Rng;
 
+use super::listing::{LISTED, LONGEST_NAME, Listing, Order, name, names};
 use super::model::{Model, Value};
 use super::room::Room;
 use crate::machine::{Violation, is_done, wrong};
@@ -20,12 +21,11 @@ pub(crate) const MOST_AT_ONCE: usize = 32;
 const SHORTEST: u64 = 8;
 const LONGEST: u64 = 200_000;
 
-/// Bytes of a key at most, and for keys of a listing among writes.
-const LONGEST_NAME: usize = 9;
-const LISTED: usize = 200;
-
 /// How often a check reads what it does not get.
 const TRIES: u32 = 4;
+
+/// Stream of the random numbers that say what a put, get or listing is in particular.
+const KINDS: u64 = 505;
 
 /// A request under way.
 #[derive(Clone, Debug)]
@@ -43,8 +43,11 @@ enum Open {
         /// Bytes of its buffer.
         room: usize,
     },
-    /// Of each key whether it is there all the while, and whether it may be there.
-    List(Vec<(bool, bool)>),
+    Exists {
+        key: u64,
+        number: u64,
+    },
+    List(Listing),
     /// What has ended before it, by key.
     Flush(Vec<(u64, u64)>),
 }
@@ -74,6 +77,9 @@ pub(crate) struct Host {
     most: u64,
     pub depth: usize,
     room: Room,
+    kinds: Rng,
+    /// What is known of the order of listings.
+    order: Order,
     /// The outside of what is asked, as long as there is power.
     shape: Option<KvShape>,
     pub model: Model,
@@ -83,52 +89,20 @@ pub(crate) struct Host {
     free: Vec<usize>,
 }
 
-fn name(key: u64) -> Buffer {
-    let mut buffer = Buffer::zeroed(1 + key as usize % LONGEST_NAME).expect("memory for a key");
-    let bytes = buffer.bytes_mut();
-    bytes.fill(b'k');
-    bytes[0] = key as u8;
-    buffer
-}
-
-/// The keys of a listing.
-fn names(mut listing: &[u8]) -> Vec<u64> {
-    let mut keys = Vec::new();
-    while let Some((&bytes, rest)) = listing.split_first() {
-        let (key, behind) = rest.split_at(bytes.into());
-        keys.push(u64::from(key[0]));
-        listing = behind;
-    }
-    keys
-}
-
-/// A listing among writes has each key that is there all the while, as far as it went, and
-/// none that never was.
-fn listed(there: &[(bool, bool)], done: &KvDone) -> Result<(), Violation> {
-    let keys = names(&done.value.bytes()[..done.len as usize]);
-    let is_whole = done.len as usize + 1 + LONGEST_NAME <= LISTED;
-    for (key, &(stays, comes)) in (0..).zip(there) {
-        let count = keys.iter().filter(|&&listed| listed == key).count();
-        if count < usize::from(is_whole && stays) || count > usize::from(comes) {
-            let words = format!("listed {count} times: there {stays}, maybe {comes}");
-            return Err(wrong(Some(key), words));
-        }
-    }
-    Ok(())
-}
-
 fn note(rig: &mut Rig, now: Time, key: u64, words: impl FnOnce() -> String) {
     rig.note(now, |traced| key == traced, words);
 }
 
 impl Host {
     /// One that has asked nothing yet.
-    pub fn new(names: u64, most: u64, depth: usize, room: Room) -> Host {
+    pub fn new(names: u64, most: u64, depth: usize, room: Room, seed: u64) -> Host {
         let mut host = Host {
             names,
             most,
             depth,
             room,
+            kinds: Rng::new(seed, KINDS),
+            order: Order::new(names),
             shape: None,
             model: Model::new(names),
             queue: Ring::new(MOST_AT_ONCE),
@@ -177,6 +151,7 @@ impl Host {
                 self.put(key, SHORTEST + rng.below(most - SHORTEST + 1), durable, rig, now);
             }
             50..62 => self.delete(key, durable, rig, now),
+            62..92 if self.kinds.one_in(6) => self.exists(key, rig),
             62..92 => self.get(key, rig),
             92..94 => self.list(rig),
             _ => self.flush(rig),
@@ -186,8 +161,8 @@ impl Host {
     /// Listings under way may see a write that is asked for now.
     fn tell_listings(&mut self, key: u64, is_there: bool) {
         for open in self.open.iter_mut().flatten() {
-            if let Open::List(keys) = open {
-                let (stays, comes) = &mut keys[key as usize];
+            if let Open::List(listing) = open {
+                let (stays, comes) = &mut listing.there[key as usize];
                 (*stays, *comes) = (*stays && is_there, *comes || is_there);
             }
         }
@@ -201,9 +176,11 @@ impl Host {
         words::fill(value.bytes_mut(), number);
         self.model.write(key, number, Some((number, len)));
         self.tell_listings(key, true);
-        note(rig, now, key, || format!("value {number} of {len} bytes is put"));
+        let only = self.kinds.one_of(&[PutIf::Exists, PutIf::Absent, PutIf::Any, PutIf::Any]);
+        let only = if self.kinds.one_in(3) { only } else { PutIf::Any };
+        note(rig, now, key, || format!("value {number} of {len} bytes is put, {only:?}"));
         let open = Open::Write { key, number, durable, taken: self.note_taken() };
-        self.send(KvOp::Put(PutIf::Any), durable, (name, len, value), open, rig);
+        self.send(KvOp::Put(only), durable, (name, len, value), open, rig);
     }
 
     /// Takes note, for all writes under way, of what values take now that another was sent,
@@ -236,10 +213,22 @@ impl Host {
         self.send(KvOp::Get, false, (name(key), 0, value), Open::Get { key, number, room }, rig);
     }
 
+    fn exists(&mut self, key: u64, rig: &mut Rig) {
+        let number = self.model.number();
+        let asked = (name(key), 0, Buffer::empty());
+        rig.counts.reads += 1;
+        self.send(KvOp::Exists, false, asked, Open::Exists { key, number }, rig);
+    }
+
+    /// From any key on, or of all.
     fn list(&mut self, rig: &mut Rig) {
         let value = Buffer::zeroed(LISTED).expect("memory for keys");
-        let keys = (0..self.names).map(|key| self.model.since_ended(key)).collect();
-        self.send(KvOp::List, false, (Buffer::empty(), 0, value), Open::List(keys), rig);
+        let there = (0..self.names).map(|key| self.model.since_ended(key)).collect();
+        let any = self.kinds.below(self.names);
+        let from = (self.kinds.below(2) == 0).then_some(any);
+        let first = from.map_or(Buffer::empty(), name);
+        let open = Open::List(Listing { from, there });
+        self.send(KvOp::List, false, (first, 0, value), open, rig);
     }
 
     /// A flush.
@@ -282,7 +271,7 @@ impl Host {
                 let lacks = self.room.may_lack(taken);
                 self.wrote((key, number, durable), &done, (lacks, excuse), rig, now)
             }
-            Open::Get { .. } | Open::List(_)
+            Open::Get { .. } | Open::Exists { .. } | Open::List(_)
                 if excuse.unread && done.status == Status::KEY_UNRECOVERED =>
             {
                 rig.counts.errors += 1;
@@ -296,7 +285,30 @@ impl Host {
                 let expected: Vec<Value> = self.model.before(key, number).collect();
                 Err(wrong(Some(key), format!("a get gives {seen:?}, and it is {expected:?}")))
             }
-            Open::List(there) if is_done(done.status) => listed(&there, &done),
+            Open::Exists { key, number } => {
+                let len = match done.status {
+                    Status::KEY_NOT_FOUND => None,
+                    status if is_done(status) => Some(done.len),
+                    status => {
+                        return Err(wrong(Some(key), format!("whether it is there: {status}")));
+                    }
+                };
+                let mut lens = self.model.before(key, number).map(|value| value.map(|of| of.1));
+                if lens.any(|expected| len == expected) {
+                    return Ok(());
+                }
+                let expected: Vec<Value> = self.model.before(key, number).collect();
+                Err(wrong(
+                    Some(key),
+                    format!("it is said to have {len:?} bytes, and is {expected:?}"),
+                ))
+            }
+            Open::List(listing) if is_done(done.status) => {
+                let is_whole = done.len as usize + 1 + LONGEST_NAME <= LISTED;
+                let keys = names(&done);
+                let checked = listing.check(&keys, is_whole, &self.order);
+                checked.and_then(|()| self.order.learn(&keys)).map_err(|(key, why)| wrong(key, why))
+            }
             Open::Flush(ended) if is_done(done.status) => {
                 ended.into_iter().for_each(|(key, number)| self.model.settle(key, number));
                 Ok(())
@@ -321,13 +333,27 @@ impl Host {
         let was_there = self.model.before(key, number).any(|value| value.is_some());
         let was_gone = self.model.before(key, number).any(|value| value.is_none());
         let is_put = matches!(done.op, KvOp::Put(_));
+        // A put says whether there was a value.
+        let replaced = !is_put || done.len == 1;
+        let may_be = if replaced { was_there } else { was_gone };
+        let only = match done.op {
+            KvOp::Put(PutIf::Exists) => replaced,
+            KvOp::Put(PutIf::Absent) => !replaced,
+            _ => true,
+        };
         match done.status {
-            status if is_done(status) && (is_put || was_there) => {
+            status if is_done(status) && may_be && only => {
                 note(rig, now, key, || format!("{number} is answered"));
                 self.model.wrote(key, number, durable);
                 Ok(())
             }
-            Status::KEY_NOT_FOUND if !is_put && was_gone => {
+            Status::KEY_NOT_FOUND
+                if matches!(done.op, KvOp::Put(PutIf::Exists) | KvOp::Delete) && was_gone =>
+            {
+                self.model.refused(key, number);
+                Ok(())
+            }
+            Status::KEY_EXISTS if done.op == KvOp::Put(PutIf::Absent) && was_there => {
                 self.model.refused(key, number);
                 Ok(())
             }
@@ -486,13 +512,14 @@ impl Host {
         Ok(None)
     }
 
-    fn check_list(&self, site: &mut impl Site) -> Result<(), Violation> {
+    fn check_list(&mut self, site: &mut impl Site) -> Result<(), Violation> {
         let value = Buffer::zeroed(4096).expect("memory");
         let done = site.act(request(KvOp::List, Buffer::empty(), value))?;
         if done.status == Status::KEY_UNRECOVERED && site.excuse().unread {
             return Ok(());
         }
-        let mut listed = names(&done.value.bytes()[..done.len as usize]);
+        let mut listed = names(&done);
+        self.order.learn(&listed).map_err(|(key, why)| wrong(key, why))?;
         listed.sort_unstable();
         let there: Vec<u64> = (0..self.names).filter(|&key| self.model.is_there(key)).collect();
         if listed != there {

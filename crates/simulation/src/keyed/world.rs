@@ -35,7 +35,7 @@ impl World {
             now: Time::ZERO,
             done: Ring::new(MOST_AT_ONCE),
         };
-        let host = Host::new(drive.names, drive.most, drive.depth, drive.room);
+        let host = Host::new(drive.names, drive.most, drive.depth, drive.room, drive.config.seed);
         World { drive, host, powered }
     }
 

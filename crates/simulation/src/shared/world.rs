@@ -35,7 +35,7 @@ impl World {
     pub(super) fn new(machine: Machine, names: u64, most: u64, depth: usize) -> World {
         let Setup { shares, geometry, .. } = &machine.setup;
         let shares = shares.as_ref().expect("targets share it");
-        let keys = Host::new(names, most, depth, shares.room(geometry));
+        let keys = Host::new(names, most, depth, shares.room(geometry), shares.config.seed);
         World { machine, keys, stage: Stage::Serves, done: Ring::new(MOST_AT_ONCE) }
     }
 

@@ -27,5 +27,9 @@ ftl::mutations! {
         RowsAgain,
         /// Rows of a value that was written over or deleted count for ever.
         KeepRows,
+        /// A put that is to make a key writes over one that is there.
+        PutAnyway,
+        /// A listing begins with the first key, whichever it is to begin with.
+        ListAll,
     }
 }

@@ -123,7 +123,7 @@ impl<D: OpenChannel> Kv<D> {
         (held.rows, held.next, held.parts, held.failed) = (0, 0, 0, false);
         held.runs.clear();
         held.old.clear();
-        held.cursor = hash;
+        held.cursor = if mutation::is(Mutation::ListAll) { 0 } else { hash };
         match req.op {
             KvOp::Flush => {
                 held.row = self.packer.end() - 1;
@@ -305,7 +305,9 @@ impl<D: OpenChannel> Kv<D> {
             (Some(KvOp::Put(PutIf::Exists) | KvOp::Get | KvOp::Exists | KvOp::Delete), false) => {
                 self.refuse(now, slot, Status::KEY_NOT_FOUND);
             }
-            (Some(KvOp::Put(PutIf::Absent)), true) => self.refuse(now, slot, Status::KEY_EXISTS),
+            (Some(KvOp::Put(PutIf::Absent)), true) if !mutation::is(Mutation::PutAnyway) => {
+                self.refuse(now, slot, Status::KEY_EXISTS);
+            }
             (Some(KvOp::Put(_)), _) if is_large && held.runs.is_empty() => {
                 self.write_rows(now, slot);
             }
