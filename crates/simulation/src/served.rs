@@ -14,6 +14,7 @@ use crate::plan::Plan;
 use crate::tree::Host;
 use world::World;
 
+mod check;
 mod living;
 mod model;
 mod reply;

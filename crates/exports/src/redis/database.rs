@@ -368,7 +368,7 @@ impl Database {
                     Ok(State::Reads(0))
                 }
                 (None, State::Next(next))
-                    if !self.common.is_ordered
+                    if (!self.common.is_ordered || mutation::is(Mutation::SplitBatch))
                         && matches!(next, Next::Write | Next::WriteAndEnd) =>
                 {
                     Ok(State::Writes(next, 0))
@@ -509,6 +509,8 @@ impl Database {
         {
             self.inbox.mails[seat as usize].outstanding += 1;
             self.inbox.work += OPERATION + job.values.get(next).len() as u64;
+            let splits = mutation::is(Mutation::SplitBatch);
+            self.inbox.work += if splits { self.slice } else { 0 };
             let (tag, key) = (u64::from(seat) << 32, job.writes.get(next));
             result = match job.deletes[next] {
                 true => self.records.delete(tag, key, &mut self.inbox),

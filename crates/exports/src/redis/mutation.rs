@@ -1,4 +1,4 @@
-//! Ways to break the promises of replies on purpose, to see that tests find them.
+//! Ways to break the promises of commands and replies on purpose, to see that tests find them.
 
 /// A way to break a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +11,29 @@ pub enum Mutation {
     SizeUntied,
     /// Once a flush has failed replies wait for nothing.
     FailedShown,
+    /// Every second count of a counter is not written.
+    LoseCount,
+    /// A scan names nothing.
+    ScanNothing,
+    /// What several keys are written by is no batch.
+    SplitBatch,
+    /// A deletion says that nothing was there.
+    DeleteUntold,
 }
 
 #[cfg(feature = "mutations")]
 impl Mutation {
-    /// All of them.
-    pub const ALL: [Mutation; 4] =
-        [Mutation::ReleaseEarly, Mutation::ReadUntied, Mutation::SizeUntied, Mutation::FailedShown];
+    /// All of them; first those of when replies are seen.
+    pub const ALL: [Mutation; 8] = [
+        Mutation::ReleaseEarly,
+        Mutation::ReadUntied,
+        Mutation::SizeUntied,
+        Mutation::FailedShown,
+        Mutation::LoseCount,
+        Mutation::ScanNothing,
+        Mutation::SplitBatch,
+        Mutation::DeleteUntold,
+    ];
 }
 
 #[cfg(feature = "mutations")]

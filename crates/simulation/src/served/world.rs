@@ -28,10 +28,13 @@ pub(super) const PATIENCE: u32 = 100_000;
 pub(super) enum About {
     /// Writes: of each the key and which of its writes it is.
     Writes(Vec<(u64, usize)>),
+    /// One that takes a key away.
+    Delete(u64, usize),
     /// One that is made where the key is not there.
     IfMissing(u64, usize),
-    CountUp(u64),
-    Counter(u64),
+    /// What it had been seen to have before.
+    CountUp(u64, u64),
+    Counter(u64, u64),
     Values(Vec<u64>),
     IsThere(u64),
     Size,
@@ -70,11 +73,11 @@ pub struct World {
     pub(super) looks: u32,
 }
 
-fn key_bytes(key: u64) -> Vec<u8> {
+pub(super) fn key_bytes(key: u64) -> Vec<u8> {
     format!("k{key}").into_bytes()
 }
 
-fn counter_bytes(counter: u64) -> Vec<u8> {
+pub(super) fn counter_bytes(counter: u64) -> Vec<u8> {
     format!("c{counter}").into_bytes()
 }
 
@@ -89,7 +92,7 @@ fn value_bytes(number: u64) -> Vec<u8> {
 }
 
 /// The number of a value; what is wrong with it in words.
-fn number_of(bytes: &[u8]) -> Result<u64, String> {
+pub(super) fn number_of(bytes: &[u8]) -> Result<u64, String> {
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let number = std::str::from_utf8(&bytes[..digits]).ok().and_then(|text| text.parse().ok());
     let number = number.filter(|&number| value_bytes(number) == bytes);
@@ -172,7 +175,8 @@ impl World {
             15 => values((0..3).map(|_| key(rng)).collect()),
             16 => {
                 let counter = rng.below(self.served.counters);
-                (About::Counter(counter), vec![b"GET".to_vec(), counter_bytes(counter)])
+                let least = self.model.seen_of(counter);
+                (About::Counter(counter, least), vec![b"GET".to_vec(), counter_bytes(counter)])
             }
             17 => {
                 let key = key(rng);
@@ -193,13 +197,16 @@ impl World {
             writes.push((key, self.model.begin(key, Some(number), true, self.moment)));
             words.extend([key_bytes(key), value_bytes(number)]);
         }
+        if writes.len() > 1 {
+            self.model.batch(&writes);
+        }
         (About::Writes(writes), words)
     }
 
     fn delete(&mut self, key: u64) -> (About, Vec<Vec<u8>>) {
         self.site.note(Some(key), || "a deletion is sent".into());
         let write = self.model.begin(key, None, true, self.moment);
-        (About::Writes(vec![(key, write)]), vec![b"DEL".to_vec(), key_bytes(key)])
+        (About::Delete(key, write), vec![b"DEL".to_vec(), key_bytes(key)])
     }
 
     fn set_if_missing(&mut self, key: u64) -> (About, Vec<Vec<u8>>) {
@@ -211,8 +218,9 @@ impl World {
     }
 
     fn count_up(&mut self, counter: u64) -> (About, Vec<Vec<u8>>) {
+        let least = self.model.seen_of(counter);
         self.model.count(counter);
-        (About::CountUp(counter), vec![b"INCR".to_vec(), counter_bytes(counter)])
+        (About::CountUp(counter, least), vec![b"INCR".to_vec(), counter_bytes(counter)])
     }
 
     fn send(&mut self, who: usize, about: About, words: &[Vec<u8>]) -> Result<(), Violation> {
@@ -259,7 +267,9 @@ impl World {
                 About::Writes(writes) => {
                     writes.iter().for_each(|&(key, i)| self.model.end(key, i, self.moment));
                 }
-                About::IfMissing(key, i) => self.model.end(*key, *i, self.moment),
+                About::IfMissing(key, i) | About::Delete(key, i) => {
+                    self.model.end(*key, *i, self.moment);
+                }
                 _ => {}
             }
         }
@@ -299,25 +309,37 @@ impl World {
         }
         let span = (asked.begin, end);
         match (&asked.about, reply) {
-            (About::Writes(writes), Reply::Ok | Reply::Int(_)) => {
+            (About::Writes(writes), Reply::Ok) => {
                 for &(key, write) in writes {
                     self.site.note(Some(key), || "it is answered".into());
                     self.model.done(key, write);
                 }
                 Ok(())
             }
-            (&About::IfMissing(key, write), Reply::Int(1)) => {
+            (&About::Delete(key, write), Reply::Int(n @ (0 | 1))) => {
+                self.read(key, What::of(n == 1), span, Some(write))?;
                 self.model.done(key, write);
                 Ok(())
             }
-            (&About::IfMissing(key, _) | &About::IsThere(key), Reply::Int(n)) => {
-                let is_there = n == 1 || matches!(asked.about, About::IfMissing(..));
-                self.read(key, if is_there { What::IsThere } else { What::Is(None) }, span)
+            (&About::IfMissing(key, write), Reply::Int(n @ (0 | 1))) => {
+                self.read(key, What::of(n == 0), span, Some(write))?;
+                if n == 1 {
+                    self.model.done(key, write);
+                }
+                Ok(())
             }
-            (&About::CountUp(counter), Reply::Int(n)) => self.counted(counter, n as u64),
-            (&About::Counter(counter), Reply::Bulk(text)) => {
+            (&About::IsThere(key), Reply::Int(n @ (0 | 1))) => {
+                self.read(key, What::of(n == 1), span, None)
+            }
+            (&About::CountUp(counter, least), Reply::Int(n)) => {
+                let counted = self.model.counted_up(counter, n as u64, least);
+                told(counter, counted)
+            }
+            (&About::Counter(counter, least), Reply::Bulk(text)) => {
                 let number = text.map_or(Ok(0), |text| String::from_utf8_lossy(&text).parse());
-                self.counted(counter, number.map_err(|_| strange("no number".into()))?)
+                let number = number.map_err(|_| strange("no number".into()))?;
+                let least = if self.has_failed() { 0 } else { least };
+                told(counter, self.model.counted(counter, number, least))
             }
             (About::Values(keys), reply) => {
                 let values = match reply {
@@ -334,7 +356,7 @@ impl World {
                     let number = bytes.map(|bytes| number_of(&bytes)).transpose();
                     let number = number.map_err(|words| wrong(Some(key), words))?;
                     self.site.rig.see(number.unwrap_or(1));
-                    self.read(key, What::Is(number), span)?;
+                    self.read(key, What::Is(number), span, None)?;
                 }
                 Ok(())
             }
@@ -349,16 +371,17 @@ impl World {
         }
     }
 
-    fn read(&mut self, key: u64, what: What, span: (u64, u64)) -> Result<(), Violation> {
+    fn read(
+        &mut self,
+        key: u64,
+        what: What,
+        span: (u64, u64),
+        by: Option<usize>,
+    ) -> Result<(), Violation> {
         self.site.note(Some(key), || format!("{what:?} is seen"));
         let is_new = !self.has_failed();
-        let read = self.model.read(key, what, span, is_new);
+        let read = self.model.read(key, what, span, is_new, by);
         read.map_err(|words| wrong(Some(key), format!("key {key}: {words}")))
-    }
-
-    fn counted(&mut self, counter: u64, n: u64) -> Result<(), Violation> {
-        let counted = self.model.counted(counter, n);
-        counted.map_err(|words| wrong(None, format!("counter {counter}: {words}")))
     }
 
     /// What a scan told: these are there.
@@ -373,90 +396,21 @@ impl World {
             let number = String::from_utf8_lossy(&name[1..]).parse::<u64>();
             match (name[0], number) {
                 (b'k', Ok(key)) if key < self.served.keys => {
-                    self.read(key, What::IsThere, span)?;
+                    self.read(key, What::IsThere, span, None)?;
                 }
                 (b'c', Ok(counter)) if counter < self.served.counters => {
-                    self.counted(counter, 1)?;
+                    told(counter, self.model.counted(counter, 1, 0))?;
                 }
                 _ => return Err(wrong(None, format!("there never was a key {name:?}"))),
             }
         }
         Ok(())
     }
+}
 
-    /// Reads all, after a cut or at rest.
-    pub(super) fn check_all(&mut self, at_rest: bool) -> Result<(), Violation> {
-        let when = if at_rest { "at rest" } else { "after a cut" };
-        let mut count = Some(0);
-        for key in 0..self.served.keys {
-            let found = match self.look_up(&[b"GET", &key_bytes(key)])? {
-                Some(Reply::Bulk(bytes)) => bytes.map(|bytes| number_of(&bytes)).transpose(),
-                Some(other) => Err(format!("{other:?}")),
-                None => {
-                    count = None;
-                    continue;
-                }
-            };
-            let found = found.map_err(|words| wrong(Some(key), format!("key {key}: {words}")))?;
-            self.site.rig.see(found.unwrap_or(1));
-            self.site.note(Some(key), || format!("{when} it has {found:?}"));
-            count = count.map(|count| count + u64::from(found.is_some()));
-            let explained = self.model.found(key, found);
-            explained.map_err(|words| wrong(Some(key), format!("{when}, key {key}: {words}")))?;
-        }
-        for counter in 0..self.served.counters {
-            let found = match self.look_up(&[b"GET", &counter_bytes(counter)])? {
-                Some(Reply::Bulk(None)) => 0,
-                Some(Reply::Bulk(Some(text))) => {
-                    let number = String::from_utf8_lossy(&text).parse::<u64>();
-                    number.map_err(|_| wrong(None, format!("counter {counter}: {text:?}")))?
-                }
-                Some(other) => return Err(wrong(None, format!("counter {counter}: {other:?}"))),
-                None => {
-                    count = None;
-                    continue;
-                }
-            };
-            self.site.rig.see(found);
-            count = count.map(|count| count + u64::from(found > 0));
-            let explained = self.model.found_counter(counter, found);
-            explained
-                .map_err(|words| wrong(None, format!("{when}, counter {counter}: {words}")))?;
-        }
-        let Some(count) = count else { return Ok(()) };
-        match self.look_up(&[b"DBSIZE"])? {
-            Some(Reply::Int(n)) if n as u64 == count => {}
-            None => {}
-            other => return Err(wrong(None, format!("{when}: {count} keys, DBSIZE {other:?}"))),
-        }
-        let explained = self.model.found_size(count);
-        explained.map_err(|words| wrong(None, format!("{when}: {words}")))
-    }
-
-    /// The first client that can asks for something, and waits. `None` where that cannot be
-    /// read, as something failed.
-    fn look_up(&mut self, words: &[&[u8]]) -> Result<Option<Reply>, Violation> {
-        let can = |client: &Client| !client.is_closed && client.asked.is_empty();
-        let Some(who) = self.clients.iter().position(can) else { return Ok(None) };
-        let Some(local) = &mut self.local else { return Ok(None) };
-        assert!(local.ask(who, words), "it executes nothing");
-        loop {
-            let Some(local) = &mut self.local else { return Ok(None) };
-            let mut bytes = Vec::new();
-            let ended = local.replies(who, &mut bytes);
-            match Reply::parse(&bytes) {
-                Some((Reply::Error(_), _)) if self.has_failed() => return Ok(None),
-                Some((Reply::Error(words), _)) => return Err(wrong(None, words)),
-                Some((reply, _)) => return Ok(Some(reply)),
-                None if ended.is_err() && self.has_failed() => return Ok(None),
-                None => {}
-            }
-            self.site.rig.flash.power().progress();
-            if !self.poll_once()? {
-                return Err(self.hangs());
-            }
-        }
-    }
+/// What is wrong with what was told of a counter.
+fn told(counter: u64, counted: Result<(), String>) -> Result<(), Violation> {
+    counted.map_err(|words| wrong(None, format!("counter {counter}: {words}")))
 }
 
 /// A read of some keys.

@@ -139,7 +139,7 @@ fn what_failed_is_never_seen() {
 /// The tests above see each way in which these promises were broken or could be.
 #[test]
 fn broken_promises_show() {
-    for broken in Mutation::ALL {
+    for &broken in &Mutation::ALL[..4] {
         mutation::set(Some(broken));
         let mut rig = Rig::new();
         rig.ask(0, "SET b 2");
@@ -158,6 +158,7 @@ fn broken_promises_show() {
             // Behind a reply that waits: alone it would be out.
             Mutation::SizeUntied => early.is_empty(),
             Mutation::FailedShown => late == "$1 2 ",
+            _ => unreachable!("it is not of when replies are seen"),
         };
         assert!(shows, "{broken:?}: {early:?}, {late:?}");
     }

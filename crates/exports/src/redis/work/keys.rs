@@ -7,6 +7,7 @@ use crate::redis::command::{Command, Keys};
 use crate::redis::database::{PORTION, Refusal};
 use crate::redis::glob::Pattern;
 use crate::redis::job::{Job, Next};
+use crate::redis::mutation::{self, Mutation};
 use crate::redis::resp::{self, Args};
 use crate::redis::value::{
     FORMAT_KEY, Value, index_key, lasts, main_key, member_key, next_key, score_of,
@@ -151,7 +152,8 @@ impl<'a> Stage<'a> {
             }
         }
         job.more_keys = -gone;
-        resp::int(self.out, gone + job.count as i64);
+        let told = if mutation::is(Mutation::DeleteUntold) { 0 } else { gone };
+        resp::int(self.out, told + job.count as i64);
         Ok(if gone > 0 { Next::WriteAndEnd } else { Next::End })
     }
 
@@ -207,6 +209,7 @@ impl<'a> Stage<'a> {
             let steps = &mut job.steps;
             let fits = job.pattern.as_ref().is_none_or(|pattern| pattern.matches(key, steps));
             let fits = fits && (!self.common.is_ordered || is_kind(kind, value)?);
+            let fits = fits && !mutation::is(Mutation::ScanNothing);
             if fits {
                 resp::bulk(&mut job.text, key);
                 job.count += 1;

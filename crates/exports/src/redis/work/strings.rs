@@ -5,6 +5,7 @@ use super::{NO_EXPIRY, NOT_AN_INTEGER, SYNTAX, Stage};
 use crate::redis::database::Refusal;
 use crate::redis::job::{Job, Next};
 use crate::redis::mail::MAX_REPLY;
+use crate::redis::mutation::{self, Mutation};
 use crate::redis::resp;
 use crate::redis::value::{Value, lasts, main_key};
 
@@ -117,7 +118,8 @@ impl<'a> Stage<'a> {
         let sum =
             now.checked_add(by).ok_or(Refusal::Text("increment or decrement would overflow"))?;
         job.more_keys = i64::from(self.mail.raw(0).is_none());
-        let text = sum.to_string();
+        let lost = i64::from(mutation::is(Mutation::LoseCount) && sum % 2 == 0);
+        let text = (sum - lost).to_string();
         let value = Value::String(text.as_bytes());
         job.put(|to| main_key(self.args.get(1), to), |to| value.store(to));
         resp::int(self.out, sum);
