@@ -10,6 +10,7 @@ use crate::life::Living;
 use crate::machine::{Violation, wrong};
 use crate::rig::Rig;
 use crate::setup::Setup;
+use crate::trouble::Struck;
 
 impl Living for World {
     const EVENTS: &'static [u64] = &[4, 24, 120, 600];
@@ -45,6 +46,7 @@ impl Living for World {
         if events == u64::MAX {
             self.site.rig.flash.fail_sync(None);
         }
+        self.before = self.site.rig.flash.struck();
         let (seed, troubles) = self.site.rig.power_up(&self.site.host.setup, events);
         self.looks = 0;
         let started = self.start_tree(&troubles, seed);
@@ -61,7 +63,9 @@ impl Living for World {
                 self.site.made();
                 Ok(self.site.rig.started(now, || "power comes; the tree is there".into()))
             }
-            Err(words) if may_fail(&self.site.host.setup) && self.site.is_struck() => {
+            Err(words)
+                if may_fail(&self.site.host.setup) && self.site.may_refuse(self.before)? =>
+            {
                 self.site.forget();
                 Ok(self.site.rig.refused(now, words))
             }
@@ -85,6 +89,7 @@ impl Living for World {
         self.site.replace();
         self.model.replace();
         self.cut.clear();
+        (self.before, self.whole) = (Struck::default(), 0);
     }
 
     fn is_hopeless(&self) -> bool {

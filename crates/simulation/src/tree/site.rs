@@ -5,17 +5,20 @@ use std::rc::Rc;
 
 use btree::store::no_clock;
 use btree::{AnyStore, BatchStore, Error, InPlaceStore, LogStore, PageStore, StoreError, Tree};
-use port::{BLOCK_BYTES, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Time};
 use targets::Batch;
 
 use super::pages::Line;
 use super::{Host, StoreKind};
 use crate::battery::Battery;
 use crate::drive::Drive;
-use crate::machine::{self, CHECK_BLOCKS, MOST_AT_ONCE};
+use crate::machine::{self, CHECK_BLOCKS, MOST_AT_ONCE, Violation, is_done, wrong};
 use crate::rig::Rig;
 use crate::stack::Stack;
-use crate::trouble::Troubles;
+use crate::trouble::{Struck, Troubles};
+
+/// The least number of a request that looks at a block.
+const LOOKS: u64 = 1 << 40;
 
 /// The drive below the store, to be looked at.
 enum Below {
@@ -126,10 +129,44 @@ impl Site {
         }
     }
 
-    /// Whether anything failed on this flash.
-    pub(crate) fn is_struck(&self) -> bool {
-        let struck = self.rig.flash.struck();
-        struck.reads + struck.programs + struck.erases > 0
+    /// Whether a start may be refused: something failed in it, since what had been struck
+    /// before, the drive is at its end, or a block of it is lost to what failed earlier, which
+    /// shows.
+    pub(crate) fn may_refuse(&self, before: Struck) -> Result<bool, Violation> {
+        let now = self.rig.flash.struck();
+        let since =
+            [now.reads - before.reads, now.programs - before.programs, now.erases - before.erases];
+        let setup = &self.host.setup;
+        let is_over = setup.species.may_end(setup, &self.rig.flash);
+        Ok(is_over || since.iter().any(|&count| count > 0) || self.has_lost_a_block()?)
+    }
+
+    /// Whether the drive, which started, does not give one of its blocks.
+    fn has_lost_a_block(&self) -> Result<bool, Violation> {
+        let Some(Below::Blocks(stack)) = &self.below else { return Ok(false) };
+        let (mut stack, mut now) = (stack.borrow_mut(), self.clock.get());
+        let blocks = stack.shape().bytes / BLOCK_BYTES;
+        let (mut reqs, mut done) = (Ring::new(1), Ring::new(MOST_AT_ONCE));
+        for block in 0..blocks {
+            let buffer = Buffer::zeroed(BLOCK_BYTES as usize).expect("memory for a block");
+            let (offset, len) = (block * BLOCK_BYTES, BLOCK_BYTES);
+            reqs.put(|| BlockReq::new(LOOKS + block, BlockOp::Read, offset, len, buffer));
+            loop {
+                stack.submit(now, &mut reqs);
+                // The store may have left something inside.
+                let ended = done.drain().find(|one: &BlockDone| one.id == LOOKS + block);
+                match ended {
+                    Some(one) if is_done(one.status) => break,
+                    Some(_) => return Ok(true),
+                    None => {}
+                }
+                let at = stack.next_event().filter(|_| !self.rig.is_off());
+                now = now.max(at.ok_or_else(|| wrong(Some(block), "a look at a block hangs"))?);
+                stack.advance(now, &mut done);
+            }
+            self.rig.flash.power().progress();
+        }
+        Ok(false)
     }
 
     /// Why a store or tree is not there. What only damage explains is nobody's

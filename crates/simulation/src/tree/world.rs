@@ -14,7 +14,7 @@ use super::site::Site;
 use super::{Host, TreeBreak, may_fail};
 use crate::life::Living;
 use crate::machine::{Violation, wrong};
-use crate::trouble::Troubles;
+use crate::trouble::{Struck, Troubles};
 use crate::words;
 
 /// How often a check asks for a key that it does not get.
@@ -72,6 +72,11 @@ pub struct World {
     pub(super) tags: u64,
     pub(super) broken: Option<TreeBreak>,
     pub(super) looks: u32,
+    /// What faults had struck when power came.
+    pub(super) before: Struck,
+    /// Blocks that reads had not given by then, when last all of it was there: what was
+    /// struck up to there costs nothing more.
+    pub(super) whole: u64,
 }
 
 /// The bytes of a key: its number, and more of it than is looked at first.
@@ -121,6 +126,8 @@ impl World {
             tags: 0,
             broken,
             looks: 0,
+            before: Struck::default(),
+            whole: 0,
             site: Site::new(host, traced),
         }
     }
@@ -392,7 +399,7 @@ impl World {
         let faulty = may_fail(&self.site.host.setup);
         match error {
             StoreError::Drive { status: Status::UNRECOVERED_READ, .. } => {
-                faulty && self.site.rig.flash.struck().reads > 0
+                faulty && self.site.rig.flash.struck().reads > self.whole
             }
             StoreError::Drive { status: Status::READ_ONLY | Status::WRITE_FAULT, .. } => {
                 let setup = &self.site.host.setup;
@@ -425,20 +432,23 @@ impl World {
         let settled = self.model.settle(&found, &cut);
         settled.map_err(|(key, words)| wrong(Some(key), format!("{when}, key {key}: {words}")))?;
         self.site.rig.hash = self.site.rig.hash.wrapping_add(self.site.clock.get().0);
-        self.verify()
+        if self.verify()? && found.iter().all(Option::is_some) {
+            self.whole = self.before.reads;
+        }
+        Ok(())
     }
 
-    /// The tree is whole.
-    fn verify(&mut self) -> Result<(), Violation> {
-        let Some(tree) = &mut self.tree else { return Ok(()) };
+    /// The tree is whole. False where a page cannot be read, and may be so.
+    fn verify(&mut self) -> Result<bool, Violation> {
+        let Some(tree) = &mut self.tree else { return Ok(false) };
         let verified = tree.verify();
         self.site.rig.flash.take_strikes();
         match verified {
             Ok(census) => {
                 self.site.rig.see(census.records);
-                Ok(())
+                Ok(true)
             }
-            Err(Broken::Error(Error::Store(error))) if self.may_fail(false, error) => Ok(()),
+            Err(Broken::Error(Error::Store(error))) if self.may_fail(false, error) => Ok(false),
             Err(error) => Err(wrong(None, format!("the tree is not whole: {error}"))),
         }
     }
