@@ -21,6 +21,7 @@
 //! bounded by what was written between two checks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 mod torn;
 
@@ -101,9 +102,9 @@ pub struct Contract {
     struck_before: HashMap<u64, Vec<Vec<u64>>>,
     /// What completed is durable at once.
     pub protected: bool,
-    /// When a part of the map could not be read: what was not written since may
-    /// be lost.
-    map_struck: Option<u32>,
+    /// When parts of the map could not be read, and which blocks these have: what was
+    /// not written since may be lost.
+    map_struck: Vec<(u32, Range<u64>)>,
 }
 
 impl Contract {
@@ -126,7 +127,7 @@ impl Contract {
             struck: HashMap::new(),
             struck_before: HashMap::new(),
             protected: false,
-            map_struck: None,
+            map_struck: Vec::new(),
         }
     }
 
@@ -280,9 +281,11 @@ impl Contract {
         self.struck.entry(block).or_default().push(values);
     }
 
-    /// A block of the target's own could not be read.
-    pub fn strike_map(&mut self) {
-        self.map_struck = Some(self.tick());
+    /// A block of the target's own could not be read, with which these may be lost.
+    pub fn strike_map(&mut self, blocks: Range<u64>) {
+        let now = self.tick();
+        self.map_struck.retain(|(_, others)| *others != blocks);
+        self.map_struck.push((now, blocks));
     }
 
     /// Whether a read of a block, sent at `sent`, may fail.
@@ -303,7 +306,8 @@ impl Contract {
         if cells.clone().any(unsure) {
             return true;
         }
-        if self.map_struck.is_some_and(|at| cells.clone().any(|cell| horizon(cell) <= at)) {
+        let mut pages = self.map_struck.iter().filter(|(_, blocks)| blocks.contains(&block));
+        if pages.any(|&(at, _)| cells.clone().any(|cell| horizon(cell) <= at)) {
             return true;
         }
         let all_left = |values: &Vec<u64>| {
@@ -351,7 +355,7 @@ impl Contract {
     /// All cells were settled or lost: a new span begins.
     pub fn next_span(&mut self) {
         self.struck_before = std::mem::take(&mut self.struck);
-        self.map_struck = None;
+        self.map_struck.clear();
         self.first_number += self.ops.len() as u64;
         self.ops.clear();
         self.entries.clear();
@@ -472,6 +476,17 @@ mod tests {
         c.end(b);
         let read = c.sent();
         assert!(!c.may_fail(0, read) && !c.may_be_lost(0), "b took its place, and is durable");
+    }
+
+    #[test]
+    fn with_a_page_of_the_map_its_own_blocks_may_be_lost() {
+        let mut c = Contract::new(4, 1);
+        c.strike_map(0..2);
+        assert_eq!([0, 1, 2, 3].map(|block| c.may_be_lost(block)), [true, true, false, false]);
+        let a = c.begin(1, 1, false, true);
+        c.end(a);
+        c.strike_map(2..4);
+        assert_eq!([0, 1, 2, 3].map(|block| c.may_be_lost(block)), [true, false, true, true]);
     }
 
     #[test]

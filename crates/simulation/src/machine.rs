@@ -206,7 +206,10 @@ impl Machine {
                     self.lacks_a_part |= self.in_cache.may_have(block);
                 }
                 Strike::Copy { .. } => {}
-                Strike::Own => self.contract.strike_map(),
+                Strike::Own(id) => {
+                    let blocks = self.setup.species.lost_with(&self.setup, id);
+                    self.contract.strike_map(blocks);
+                }
                 Strike::Keys => self.keys_struck = true,
             }
         }

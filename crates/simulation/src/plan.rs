@@ -76,6 +76,7 @@ impl Plan {
             setup.take_layers(self.seed);
         }
         if matches!(self.stack(), Over::Blocks | Over::Layers) {
+            setup.take_size(self.seed);
             setup.take_window(self.seed);
             setup.take_openings(self.seed);
             setup.take_units(self.seed);

@@ -175,7 +175,7 @@ impl Remains {
         if block == u64::MAX {
             return None;
         } else if block >= OWN {
-            return Some(Strike::Own);
+            return Some(Strike::Own(block));
         }
         // Whole, where it was stored so, else as much as is kept.
         let kept = self.medium.kept() as usize;

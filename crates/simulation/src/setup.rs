@@ -121,6 +121,12 @@ const BUFFER: u64 = 499;
 /// Stream of the random numbers that say which drives map units of several blocks.
 const UNITS: u64 = 601;
 
+/// Stream of the random numbers that say which drives are large.
+const SIZE: u64 = 602;
+
+/// Blocks of a page of the map.
+pub(crate) const MAP_PAGE: u64 = BLOCK_BYTES / 4;
+
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
@@ -223,6 +229,21 @@ impl Setup {
         let few = [(0, 0), (0, 2), (u32::MAX - all, 0), (0, u32::MAX - of_pu), (2, 1)];
         let more = rng.one_of(&few);
         (self.timing.open_chunks, self.timing.open_chunks_pu) = (all + more.0, of_pu + more.1);
+    }
+
+    /// Some drives have a map of several pages: rows enough a chunk, and longer requests.
+    pub(crate) fn take_size(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, SIZE);
+        if rng.below(32) > 0 || self.troubles.fatal {
+            return;
+        }
+        let wanted = between(&mut rng, 1, 4) * MAP_PAGE + rng.below(MAP_PAGE);
+        let times = wanted.div_ceil(self.blocks());
+        let dim = self.geometry.dimensions();
+        let dim = Dimensions { pages: dim.pages * times as u32, ..dim };
+        self.geometry = Geometry::new(dim).expect("more rows a chunk");
+        self.bytes *= times;
+        self.work.blocks = self.work.blocks.max(rng.one_of(&[8, 32]));
     }
 
     /// Some drives map units of several blocks, and change a part of one by writing it anew.
@@ -528,6 +549,10 @@ mod tests {
             s.blocks() * 100 / u64::from(space)
         };
         assert!(all.iter().all(|s| (45..=95).contains(&fill(s))));
+        let mut larger = all.clone();
+        larger.iter_mut().zip(0..).for_each(|(setup, seed)| setup.take_size(seed));
+        assert!(larger.iter().filter(|s| s.blocks() > MAP_PAGE * 2).count() >= 5);
+        assert!(larger.iter().all(|s| (45..=95).contains(&fill(s))));
         assert!(some(&|s| fill(s) >= 85) && some(&|s| fill(s) < 60));
     }
 

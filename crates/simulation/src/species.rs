@@ -8,6 +8,7 @@ pub(crate) mod pblk;
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 
 use device::{Buffered, Link, OpenChannel};
 use ftl::{Over, Start};
@@ -84,6 +85,11 @@ pub trait Subject: Start<Below = Lower> + 'static {
         false
     }
 
+    /// Which blocks may be lost with one of the target's own, of which this is the tag's id.
+    fn lost_with(setup: &Setup, _id: u64) -> Range<u64> {
+        0..setup.blocks()
+    }
+
     /// Several targets, one of which may be asked by key.
     fn tenants(&mut self) -> Option<&mut Tenants> {
         None
@@ -118,6 +124,7 @@ pub struct Species {
     start: fn(Lower, &Setup, bool) -> Started,
     may_refuse: fn(&(dyn Error + 'static), &Refusal) -> bool,
     may_end: fn(&Setup, &Flash) -> bool,
+    lost_with: fn(&Setup, u64) -> Range<u64>,
 }
 
 impl Species {
@@ -136,6 +143,7 @@ impl Species {
                 error.downcast_ref().is_some_and(|error| T::may_refuse(error, refusal))
             },
             may_end: T::may_end,
+            lost_with: T::lost_with,
         }
     }
 
@@ -152,6 +160,11 @@ impl Species {
     /// See [`Subject::may_end`].
     pub fn may_end(self, setup: &Setup, flash: &Flash) -> bool {
         (self.may_end)(setup, flash)
+    }
+
+    /// See [`Subject::lost_with`].
+    pub fn lost_with(self, setup: &Setup, id: u64) -> Range<u64> {
+        (self.lost_with)(setup, id)
     }
 }
 

@@ -63,8 +63,8 @@ pub enum Strike {
         /// What the copy says, cell by cell.
         values: Vec<u64>,
     },
-    /// A block of the target's own: the map's pages are among them.
-    Own,
+    /// A block of the target's own, by the id of its tag: the map's pages are among them.
+    Own(u64),
     /// A block of a target that keeps values by key, beside targets of blocks.
     Keys,
 }

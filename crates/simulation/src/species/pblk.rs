@@ -9,10 +9,13 @@ use targets::{Pblk, PblkConfig};
 
 use super::{Lower, Refusal, Subject};
 use crate::power::Flash;
-use crate::setup::Setup;
+use crate::setup::{MAP_PAGE, Setup};
 
 /// Chunks for roots at the beginning of each unit, of which two are needed.
 const ANCHORS: u32 = 3;
+
+/// Set in the ids of the target's own blocks; of a page of the map the rest is its number.
+const OWN: u64 = 1 << 62;
 
 /// Units that have roots there.
 const MIRRORS: usize = 2;
@@ -40,6 +43,15 @@ impl Subject for Pblk<Lower> {
 
     fn may_end(setup: &Setup, flash: &Flash) -> bool {
         Part::whole(setup).may_end(flash)
+    }
+
+    /// With a page of the map its own blocks.
+    fn lost_with(setup: &Setup, id: u64) -> Range<u64> {
+        let (blocks, page) = (setup.blocks(), id & !OWN);
+        match page.checked_mul(MAP_PAGE).filter(|&first| first < blocks) {
+            Some(first) => first..(first + MAP_PAGE).min(blocks),
+            None => 0..blocks,
+        }
     }
 }
 
