@@ -23,6 +23,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+mod order;
 mod torn;
 
 /// Bits of a value that are the cell's number.
@@ -61,6 +62,15 @@ struct Cell {
     base: u64,
     /// The newest entry of the span.
     head: u32,
+    /// When a read had seen something newer than the base.
+    base_dead: u32,
+}
+
+impl Cell {
+    /// One that nothing was written to in this span.
+    fn of(base: u64) -> Cell {
+        Cell { base, head: NONE, base_dead: OPEN }
+    }
 }
 
 /// An operation of a cell, and the one before it.
@@ -68,6 +78,11 @@ struct Cell {
 struct Entry {
     op: u32,
     before: u32,
+    /// When a read had seen, after this had ended, another that so came later: it is not
+    /// read any more.
+    dead: u32,
+    /// That other operation: when it is durable, this does not survive a cut.
+    by: u32,
 }
 
 /// Why a value is wrong.
@@ -122,7 +137,7 @@ impl Contract {
             first_number: 1,
             ops: Vec::new(),
             entries: Vec::new(),
-            cells: vec![Cell { base: 0, head: NONE }; cells as usize],
+            cells: vec![Cell::of(0); cells as usize],
             unsure: HashMap::new(),
             struck: HashMap::new(),
             struck_before: HashMap::new(),
@@ -154,7 +169,7 @@ impl Contract {
         let (first, count) = (first as u32, count as u32);
         self.ops.push(Op { begin, end: OPEN, first, count, fua, zero });
         for cell in &mut self.cells[first as usize..(first + count) as usize] {
-            self.entries.push(Entry { op, before: cell.head });
+            self.entries.push(Entry { op, before: cell.head, dead: OPEN, by: NONE });
             cell.head = self.entries.len() as u32 - 1;
         }
         op
@@ -210,13 +225,8 @@ impl Contract {
     /// Whether a cell may have a value, when what ended before `horizon` is
     /// gone.
     fn is_left(&self, cell: u64, value: u64, horizon: u32) -> bool {
-        if horizon == 0 && self.is_base(cell, value) {
-            return true;
-        }
-        if value == 0 {
-            return self.any_left(cell, horizon, |op| op.zero);
-        }
-        self.op_of(cell, value).is_some_and(|op| op.end > horizon)
+        let is_base = horizon == 0 && self.is_base(cell, value);
+        is_base || self.any_left(cell, horizon, value, |_| true)
     }
 
     /// Whether a cell may have had a value when the span began.
@@ -226,12 +236,23 @@ impl Contract {
         value == base || (base == UNSURE && self.unsure[&cell].contains(&value))
     }
 
-    fn any_left(&self, cell: u64, horizon: u32, which: impl Fn(&Op) -> bool) -> bool {
+    /// Whether one of a cell's operations that gives it this value, has not ended before
+    /// `horizon` and `lives` is left.
+    #[inline]
+    fn any_left(
+        &self,
+        cell: u64,
+        horizon: u32,
+        value: u64,
+        lives: impl Fn(&Entry) -> bool,
+    ) -> bool {
         let mut at = self.cells[cell as usize].head;
         while at != NONE {
-            let entry = self.entries[at as usize];
-            let op = &self.ops[entry.op as usize];
-            if op.end > horizon && which(op) {
+            let entry = &self.entries[at as usize];
+            if self.value(entry.op, cell) == value
+                && self.ops[entry.op as usize].end > horizon
+                && lives(entry)
+            {
                 return true;
             }
             at = entry.before;
@@ -242,10 +263,15 @@ impl Contract {
     /// The span's operation that gave a cell this value.
     #[inline]
     fn op_of(&self, cell: u64, value: u64) -> Option<&Op> {
+        Some(&self.ops[self.number_of(cell, value)? as usize])
+    }
+
+    /// Which operation of the span that is.
+    fn number_of(&self, cell: u64, value: u64) -> Option<u32> {
         let number = (value >> CELL_BITS).checked_sub(self.first_number)?;
         let op = self.ops.get(number as usize)?;
         let own = value & ((1 << CELL_BITS) - 1) == cell;
-        if own && op.covers(cell) && !op.zero { Some(op) } else { None }
+        if own && op.covers(cell) && !op.zero { Some(number as u32) } else { None }
     }
 
     /// Whether `value` may be read from a cell by a read sent at `sent`.
@@ -256,7 +282,10 @@ impl Contract {
             return self.is_base(cell, value);
         }
         let horizon = self.horizon(cell, |op| op.end < sent);
-        self.is_left(cell, value, horizon)
+        if horizon == 0 && held.base_dead >= sent && self.is_base(cell, value) {
+            return true;
+        }
+        self.any_left(cell, horizon, value, |entry| entry.dead >= sent)
     }
 
     /// Whether a cell may have `value` after a cut.
@@ -267,13 +296,18 @@ impl Contract {
             return self.is_base(cell, value);
         }
         let horizon = self.horizon(cell, |op| self.is_durable(op));
-        self.is_left(cell, value, horizon)
+        if horizon == 0 && self.is_base(cell, value) {
+            return true;
+        }
+        let lives =
+            |entry: &Entry| entry.by == NONE || !self.is_durable(&self.ops[entry.by as usize]);
+        self.any_left(cell, horizon, value, lives)
     }
 
     /// A cell was read after a cut: it has this value and no other.
     #[inline]
     pub fn settle(&mut self, cell: u64, value: u64) {
-        self.cells[cell as usize] = Cell { base: value, head: NONE };
+        self.cells[cell as usize] = Cell::of(value);
     }
 
     /// A copy of a block could not be read, of which the cells have `values`.
@@ -325,7 +359,7 @@ impl Contract {
         for cell in first..first + self.cells_per_block {
             let values = self.all_left(cell);
             self.unsure.insert(cell, values);
-            self.cells[cell as usize] = Cell { base: UNSURE, head: NONE };
+            self.cells[cell as usize] = Cell::of(UNSURE);
         }
     }
 
@@ -348,7 +382,7 @@ impl Contract {
 
     /// A new drive takes this one's place: all is zeros.
     pub fn replace(&mut self) {
-        self.cells.fill(Cell { base: 0, head: NONE });
+        self.cells.fill(Cell::of(0));
         self.next_span();
     }
 
@@ -389,7 +423,14 @@ impl Contract {
             let what = if op.zero { "zeroed by" } else { "written by" };
             let end = if op.end == OPEN { "open".into() } else { format!("{}", op.end) };
             let durable = if self.is_durable(op) { ", durable" } else { "" };
-            list.push(format!("{what} {number} from {} to {end}{durable}", op.begin));
+            let dead = match entry.by {
+                NONE => String::new(),
+                by => {
+                    let by = self.first_number + u64::from(by);
+                    format!(", before {by} as was seen at {}", entry.dead)
+                }
+            };
+            list.push(format!("{what} {number} from {} to {end}{durable}{dead}", op.begin));
             at = entry.before;
         }
         list.iter().rev().for_each(|line| words += &format!("; {line}"));

@@ -400,6 +400,7 @@ impl Machine {
                     |contract: &Contract, cell, value| contract.may_read(cell, value, request.at);
                 let cells = (request.cell, request.cells);
                 self.compare(cells, done.buffer.bytes(), "a read", seen)?;
+                self.saw(cells, done.buffer.bytes(), request.at);
             }
             _ => {
                 self.in_cache.done(slot);

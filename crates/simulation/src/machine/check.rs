@@ -52,6 +52,15 @@ impl Machine {
         Ok(())
     }
 
+    /// Tells the contract what a read saw of so many cells from `first` on.
+    pub(super) fn saw(&mut self, (first, cells): (u64, u64), bytes: &[u8], sent: u32) {
+        let each = bytes.len() / cells as usize;
+        for (cell, bytes) in (first..).zip(bytes.chunks_exact(each)) {
+            let value = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            self.contract.saw(cell, value, sent);
+        }
+    }
+
     /// After a cut: reads everything and checks it. What was read is then the
     /// only value that each cell may have.
     pub fn check_all(&mut self) -> Result<(), Violation> {
