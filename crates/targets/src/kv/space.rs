@@ -298,6 +298,7 @@ impl Space {
     /// Bytes of a chunk count no more, since what is in a row of records.
     pub fn discount(&mut self, chunk: usize, bytes: u64, row: u64) {
         let held = self.chunk_mut(chunk);
+        debug_assert!(held.live >= bytes, "only what counts is given up, and once");
         held.live -= bytes;
         held.killed = held.killed.max(row);
         self.live -= bytes;
