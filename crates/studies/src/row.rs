@@ -306,7 +306,8 @@ impl Row {
         if intervals.iter().copied().any(is_outside) {
             return Ok(false);
         }
-        let runs: Vec<String> = self.ours.iter().map(|(_, runs)| self.show_interval(runs)).collect();
+        let runs: Vec<String> =
+            self.ours.iter().map(|(_, runs)| self.show_interval(runs)).collect();
         Err(format!("its runs do not agree: they give {}", runs.join(", and ")))
     }
 
@@ -458,7 +459,9 @@ mod tests {
         assert_eq!(within(&high, 1.2, 2.0), Verdict::Pass);
         assert_eq!(within(&high, 0.8, 1.2), Verdict::Fail);
         for range in [(0.8, 1.2), (0.9, f64::INFINITY), (f64::NEG_INFINITY, 0.7)] {
-            let Verdict::NotGated(why) = within(&wide, range.0, range.1) else { panic!("{range:?}") };
+            let Verdict::NotGated(why) = within(&wide, range.0, range.1) else {
+                panic!("{range:?}")
+            };
             assert!(why.contains("they give 0.6") && why.contains(" to 1.9"), "{why}");
         }
         let order = |runs: [&[f64]; 3]| {
