@@ -119,6 +119,8 @@ calls=2 50
 
     #[test]
     fn only_the_program_can_be_watched() {
-        assert!(count("lightnvm", "x", &[]).unwrap_err().contains("only the program ssdkit"));
+        assert!(
+            count("lightnvm", "x", &[]).unwrap_err().contains("only a program of the name ssdkit")
+        );
     }
 }
