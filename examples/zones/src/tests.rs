@@ -58,7 +58,7 @@ fn suit(setup: &mut Setup) {
     (setup.parity, setup.protected, setup.layers) = (0, false, None);
     (setup.queues, setup.timing.unreadable) = (Default::default(), 0);
     (setup.timing.open_chunks, setup.timing.open_chunks_pu) = (u32::MAX, u32::MAX);
-    setup.parts = false;
+    (setup.parts, setup.unit) = (false, 1);
     let page = u64::from(setup.geometry.write_blocks());
     setup.work.blocks = setup.work.blocks.next_multiple_of(page);
     setup.bytes = setup.bytes.next_multiple_of(zone_bytes(setup));
