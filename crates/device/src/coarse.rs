@@ -6,8 +6,8 @@
 //! (Bjørling's thesis, chapter 6, section 6.1.3: "read-modify-write for writes less than
 //! 16KB"). All else goes down as it is: writes of whole units, reads, and trims, also of parts.
 //!
-//! Where a unit cannot be read, a write of a part of it ends with [`Status::WRITE_FAULT`],
-//! and what lies in the unit stays: a write of the whole unit, or a trim of what cannot be
+//! Where a unit cannot be read, a write of a part of it ends with
+//! [`Status::UNRECOVERED_READ`], as one of a part of a block does, and what lies in the unit stays: a write of the whole unit, or a trim of what cannot be
 //! read, heals it. Parts before that one are written.
 //!
 //! Guarantees: no write that has ended is lost to one of another part of its unit. Of
@@ -221,8 +221,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Coarse<P> {
             Step::Reads if done.status.is_ok() || done.status == Status::HIGH_ECC => {
                 return self.write_unit(slot, done.buffer);
             }
-            // The medium's trouble with a read is not one of who writes.
-            Step::Reads if done.status.is_of_media() => Status::WRITE_FAULT,
+            // Whatever ails the medium, that is what it comes to.
+            Step::Reads if done.status.is_of_media() => Status::UNRECOVERED_READ,
             Step::Reads | Step::Writes | Step::Whole => done.status,
         };
         let part = self.at(slot).1;

@@ -21,6 +21,8 @@ pub struct Entry {
     pub data: u32,
     /// Checksum of the data.
     pub sum: u64,
+    /// The drive did not permit it when it was sent.
+    pub refused: bool,
 }
 
 impl Entry {
@@ -43,6 +45,7 @@ impl Entry {
             BlockOp::WriteZeroes => 3,
             _ => 1,
         };
+        bytes[45] = self.refused.into();
         let sum = xxh3_64(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -62,11 +65,17 @@ impl Entry {
             _ => return Err("its operation is unknown"),
         };
         let data = u32::from_le_bytes(bytes[40..44].try_into().expect("4 bytes"));
-        let entry = Entry { at, op, offset: number(16), len: number(24), data, sum: number(32) };
+        let refused = match bytes[45] {
+            0 => false,
+            1 => true,
+            _ => return Err("what became of it is unknown"),
+        };
+        let (offset, len, sum) = (number(16), number(24), number(32));
+        let entry = Entry { at, op, offset, len, data, sum, refused };
         if number(8) != at {
             return Err("it belongs elsewhere");
         }
-        if bytes[45..].iter().any(|&byte| byte != 0) {
+        if bytes[46..].iter().any(|&byte| byte != 0) {
             return Err("there is something where there is nothing");
         }
         if op != BlockOp::Write && data > 0 {

@@ -206,7 +206,7 @@ impl<N: NonVolatile> Journal<N> {
     ) -> Result<u64, JournalError> {
         let at = self.end;
         let sum = xxh3_64(data);
-        let entry = Entry { at, op, offset, len, data: data.len() as u32, sum };
+        let entry = Entry { at, op, offset, len, data: data.len() as u32, sum, refused: false };
         let head = entry.encode();
         let start = at % self.state.bytes;
         if start + Entry::space(data.len()) <= self.state.bytes {
@@ -220,6 +220,18 @@ impl<N: NonVolatile> Journal<N> {
         }
         self.end += Entry::space(data.len());
         Ok(at)
+    }
+
+    /// Notes of an entry that is there that the drive did not permit it: one write, within a
+    /// sector.
+    #[cold]
+    pub(crate) fn refuse(&mut self, at: u64) -> Result<(), JournalError> {
+        let mut bytes = [0; ENTRY_BYTES];
+        self.read_at(at, &mut bytes).map_err(JournalError::store("reading an entry"))?;
+        let offset = AREA_START + at % self.state.bytes;
+        let damaged = |what| JournalError::Entry { offset, what, is_synced: false };
+        let entry = Entry::decode(&bytes, at).map_err(damaged)?;
+        self.write_at(at, &Entry { refused: true, ..entry }.encode())
     }
 
     /// Makes the journal have all that was appended.

@@ -21,7 +21,8 @@
 //! at the next start. So it is answered when all up to its entry has been
 //! flushed below and is out of the journal. Where that flush fails, too, the
 //! entry stays, for the next start to try again; until then, or until a flush
-//! succeeds, its blocks are not read and nothing is written.
+//! succeeds, its blocks are not read and nothing is written. What was not
+//! permitted is noted in its entry, so that a start may leave it out.
 //!
 //! A flush below that fails is told by every flush until one below succeeds;
 //! all that was acknowledged stays in the journal meanwhile, and goes to the
@@ -455,6 +456,12 @@ where
             self.under_way[usize::from(half)] -= 1;
             // What was not committed did not go below.
             if !done.status.is_ok() && at < self.journal.committed() {
+                if done.status == Status::ACCESS_DENIED
+                    && self.broken.is_none()
+                    && let Err(e) = self.journal.refuse(at)
+                {
+                    self.fail(e);
+                }
                 return self.failed_below(Failed { at, offset, len, answer: Some(done) });
             }
             self.busy.leave(offset, len);
@@ -559,9 +566,10 @@ where
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         self.now = self.now.max(to);
+        let to = self.now;
         loop {
-            if let Some(at) = self.below.next_event().filter(|&at| at <= to) {
-                self.below.advance(at, &mut self.came);
+            if self.below.next_event().is_some_and(|at| at <= to) {
+                self.below.advance(to, &mut self.came);
             }
             let mut moved = !self.came.is_empty();
             while let Some(one) = self.came.pop() {

@@ -9,13 +9,19 @@
 //! error, as the drive has it older or not at all, and nothing is written. The
 //! next start tries again.
 //!
-//! A part of a block is refused, too, where the rest of the block cannot be
-//! read. It is tried a few times, and then its first and last blocks apart from
-//! those between, so that only what cannot be written is held back. A later
+//! A part of a block, or of what the drive maps as one, is refused, too, where the
+//! rest of it cannot be read. It is tried a few times, and then in halves and theirs,
+//! so that only what cannot be written is held back. A later
 //! entry that covers all of the block makes it good. Where there is none the
 //! drive is
 //! read-only, until a start can read that block: to let other writes in, the
 //! journal would have to hold the part beside them for as long.
+//!
+//! What the drive refused when it was sent is no such thing: whoever sent it was told,
+//! or nothing, so it is left out. That a request is none that the drive takes, as of
+//! half a block where it has whole ones, shows by the same refusal. What is
+//! not permitted may have been permitted when it was sent: that is left out only where the
+//! journal says that it was refused then (`Entry::refused`).
 
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
@@ -28,6 +34,9 @@ const SAME_EVENTS: u32 = 64;
 
 /// How often an entry is tried whose block cannot be read.
 const TRIES: u32 = 4;
+
+/// Pieces in which an entry is tried at most.
+const PIECES: u32 = 1024;
 
 /// What a start did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +92,11 @@ where
     }
 }
 
+/// Whether a drive that says so never takes such a request, whatever it has.
+fn is_no_request(status: Status) -> bool {
+    matches!(status, Status::INVALID_FIELD | Status::INVALID_OPCODE | Status::LBA_OUT_OF_RANGE)
+}
+
 /// Whether what was written to the first range, its offset and length, leaves
 /// nothing of any block that the second one touches. A trim may leave the parts
 /// of blocks at its ends, so whole blocks must be inside.
@@ -91,16 +105,14 @@ fn covers((first, len): (u64, u64), (offset, count): (u64, u64)) -> bool {
     first <= start && (offset + count).next_multiple_of(BLOCK_BYTES) <= first + len
 }
 
-/// The first and the last block of a range of several, and what is between.
-fn ends((offset, len): (u64, u64)) -> Option<impl Iterator<Item = (u64, u64)>> {
+/// A range of several blocks in two, at the roundest place: what a drive maps as one,
+/// a power of two of blocks, is cut only where it is all that is left.
+fn halves((offset, len): (u64, u64)) -> Option<[(u64, u64); 2]> {
     let end = offset + len;
-    let (head, tail) =
-        ((offset / BLOCK_BYTES + 1) * BLOCK_BYTES, (end - 1) / BLOCK_BYTES * BLOCK_BYTES);
-    let pieces = [(offset, head), (head, tail), (tail, end)];
-    (head < end).then(|| {
-        let some = pieces.into_iter().filter(|(from, to)| from < to);
-        some.map(|(from, to)| (from, to - from))
-    })
+    let (below, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+    let highest = (below ^ last).checked_ilog2()?;
+    let cut = (last >> highest << highest) * BLOCK_BYTES;
+    Some([(offset, cut - offset), (cut, end - cut)])
 }
 
 /// Writes entries again.
@@ -133,7 +145,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
                 let offset = crate::AREA_START + offset;
                 return Err(JournalError::Entry { offset, what, is_synced: true });
             }
-            started.entries += u64::from(self.enter(op, (first, len), &data, &mut frozen)?);
+            let refused = entry.refused;
+            let taken = self.enter(op, (first, len), &data, refused, &mut frozen)?;
+            started.entries += u64::from(taken);
         }
         Ok((frozen, end - at))
     }
@@ -144,23 +158,24 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
         op: BlockOp,
         whole: (u64, u64),
         data: &[u8],
+        refused: bool,
         frozen: &mut Frozen,
     ) -> Result<bool, JournalError> {
-        let (mut pieces, mut is_taken) = (vec![whole], true);
+        let (mut pieces, mut left, mut is_taken) = (vec![whole], PIECES, true);
         while let Some((first, len)) = pieces.pop() {
             let from = if data.is_empty() { 0 } else { self.shape.stored(first - whole.0) };
             let bytes = if data.is_empty() { 0 } else { self.shape.stored(len) };
             let status = self.tried(op, first, len, &data[from..from + bytes])?;
             if status.is_ok() {
                 frozen.ranges.retain(|&range| !covers((first, len), range));
-            } else if status == Status::UNRECOVERED_READ && (first, len) == whole {
-                match ends(whole) {
-                    Some(ends) => pieces.extend(ends),
-                    None => {
-                        is_taken = false;
-                        frozen.hold(status, whole);
-                    }
-                }
+            } else if is_no_request(status) || (refused && status == Status::ACCESS_DENIED) {
+                is_taken = false;
+            } else if let Some(halves) = halves((first, len))
+                && status == Status::UNRECOVERED_READ
+                && left > 0
+            {
+                left -= 1;
+                pieces.extend(halves);
             } else {
                 is_taken = false;
                 frozen.hold(status, (first, len));
@@ -215,7 +230,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
             }
             let event = self.below.next_event().ok_or(JournalError::Stopped)?;
             self.now = self.now.max(event);
-            self.below.advance(event, &mut done);
+            self.below.advance(self.now, &mut done);
             if let Some(done) = done.pop() {
                 return Ok(done.status);
             }

@@ -8,10 +8,11 @@ mod model;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use port::{BlockOp, Port, Status, Time};
+use device::Coarse;
+use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 
 use crate::{AREA_START, JournalError, LEAST_BYTES, NvRam, Protected, format, peek};
-use fickle::{Ailing, Fickle, Hosted, Mortal, Slow};
+use fickle::{Ailing, Fickle, Hosted, Mortal, Slow, Waiting};
 use model::{Host, ram};
 
 #[test]
@@ -146,6 +147,70 @@ fn of_an_entry_only_the_block_that_cannot_be_read_is_held_back() {
     }
 }
 
+/// Power goes while a write is refused that the drive never takes, or does not permit.
+#[test]
+fn what_was_refused_when_it_was_sent_is_left_out() {
+    for (status, later, frozen) in [
+        (Status::INVALID_FIELD, Some(Status::INVALID_FIELD), None),
+        (Status::ACCESS_DENIED, Some(Status::ACCESS_DENIED), None),
+        // It is permitted now, or was then and is not now.
+        (Status::ACCESS_DENIED, None, None),
+        (Status::SUCCESS, Some(Status::ACCESS_DENIED), Some(Status::ACCESS_DENIED)),
+        (Status::SUCCESS, Some(Status::READ_ONLY), Some(Status::READ_ONLY)),
+    ] {
+        let mut host = Host::new(Fickle::new(6), ram(), 6);
+        let refused = |status: Status| (!status.is_ok()).then_some((7, status));
+        host.below.set_refused(refused(status));
+        host.ask(BlockOp::Write, 3, 1, false);
+        host.ask(BlockOp::Write, 6, 3, false);
+        // The second has come back, and the flush behind it has not.
+        host.below.stop_after(2);
+        while host.pass() {}
+        let (below, store, known) = host.cut();
+        below.set_refused(later.map(|status| (7, status)));
+        let mut host = Host::again(below, store, known);
+        assert_eq!(host.port.frozen(), frozen, "{status}, then {later:?}");
+        assert_eq!(host.port.withholds(7 * 4096, 4096), frozen.is_some());
+        assert_eq!(host.one(BlockOp::Write, 20, 1, false).status.is_ok(), frozen.is_none());
+        if frozen.is_none() {
+            host.verify();
+        }
+    }
+}
+
+/// What a drive maps as one is held back where it cannot be read, and nothing beside it.
+#[test]
+fn of_an_entry_only_the_unit_that_cannot_be_read_is_held_back() {
+    let coarse = |below| Coarse::new(4 * BLOCK_BYTES, below, Fickle::shape()).unwrap();
+    let below = Fickle::new(7);
+    let start = |below: &Fickle, store| {
+        let port = coarse(below.clone());
+        Protected::start(port, Fickle::shape(), store, Time::ZERO).unwrap().0
+    };
+    let mut port = start(&below, ram());
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    // Three blocks of the first unit, all of the second, and one of the third.
+    let buffer = Buffer::zeroed(8 * 8).unwrap();
+    cmds.put(|| BlockReq::new(1, BlockOp::Write, BLOCK_BYTES, 8 * BLOCK_BYTES, buffer));
+    port.submit(Time::ZERO, &mut cmds);
+    while let Some(at) = port.next_event() {
+        port.advance(at, &mut done);
+    }
+    assert!(done.pop().unwrap().status.is_ok());
+    let (_, store) = port.cut();
+    below.cut();
+    below.set_unreadable(Some(0));
+    let port = start(&below, store);
+    assert_eq!(port.frozen(), Some(Status::UNRECOVERED_READ));
+    for block in 1..9 {
+        assert_eq!(port.withholds(block * BLOCK_BYTES, BLOCK_BYTES), block < 4, "{block}");
+    }
+    let (_, store) = port.cut();
+    below.cut();
+    below.set_unreadable(None);
+    assert_eq!(start(&below, store).frozen(), None);
+}
+
 #[test]
 fn flushes_tell_of_one_that_failed_below() {
     let mut host = Host::new(Fickle::new(5), ram(), 5);
@@ -258,6 +323,22 @@ fn what_completed_is_read_whatever_failed_while_the_store_was_slow() {
         }
     }
     assert!(failed > 100, "{failed}");
+}
+
+#[test]
+fn time_does_not_go_back_for_the_drive_below() {
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(2));
+    let shape = Fickle::shape();
+    let (mut port, _) = Protected::start(Waiting::default(), shape, ram(), Time::ZERO).unwrap();
+    port.set_on_a_clock(true);
+    for id in 1..3 {
+        let buffer = Buffer::zeroed(8).unwrap();
+        cmds.put(|| BlockReq::new(id, BlockOp::Read, 0, BLOCK_BYTES, buffer));
+        port.submit(Time(100 * id), &mut cmds);
+        port.advance(Time(100 * id + 50), &mut done);
+    }
+    port.advance(Time(300), &mut done);
+    assert_eq!(done.len(), 2);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn write(drive: &mut Coarse<Slow>, block: u64, blocks: u64) -> Status {
 #[test]
 fn a_unit_that_cannot_be_read_fails_writes_of_parts_until_it_is_written_whole() {
     for (status, ends) in [
-        (Status::UNRECOVERED_READ, Status::WRITE_FAULT),
+        (Status::UNRECOVERED_READ, Status::UNRECOVERED_READ),
         (Status::ABORTED, Status::ABORTED),
         (Status::HIGH_ECC, Status::SUCCESS),
     ] {

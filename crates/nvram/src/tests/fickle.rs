@@ -37,6 +37,10 @@ struct Inner {
     /// A block, and how many writes of it are yet to be refused, as parts of
     /// one are whose rest cannot be read.
     unread: (usize, u32),
+    /// A block of which nothing is taken, and what is said of it.
+    refused: Option<(usize, Status)>,
+    /// A block that cannot be read.
+    unreadable: Option<usize>,
     /// Completions until power goes.
     left: u64,
 }
@@ -52,6 +56,8 @@ impl Fickle {
             read_only: false,
             flushes: true,
             unread: (0, 0),
+            refused: None,
+            unreadable: None,
             left: u64::MAX,
         })))
     }
@@ -79,6 +85,16 @@ impl Fickle {
     /// So many writes that begin at a block are refused since it cannot be read.
     pub fn set_unread(&self, block: usize, times: u32) {
         self.0.borrow_mut().unread = (block, times);
+    }
+
+    /// What is written to a block is refused with a status.
+    pub fn set_refused(&self, refused: Option<(usize, Status)>) {
+        self.0.borrow_mut().refused = refused;
+    }
+
+    /// A block cannot be read.
+    pub fn set_unreadable(&self, block: Option<usize>) {
+        self.0.borrow_mut().unreadable = block;
     }
 
     /// Nothing happens any more after so many completions.
@@ -135,7 +151,11 @@ impl Inner {
         let mut status = Status::SUCCESS;
         let first = (req.offset / 4096) as usize;
         let fails = req.op != BlockOp::Read && rng.below(100) < self.failing;
+        let touches = |block: usize| (first..first + (req.len / 4096) as usize).contains(&block);
         match req.op {
+            BlockOp::Read if self.unreadable.is_some_and(touches) => {
+                status = Status::UNRECOVERED_READ;
+            }
             BlockOp::Read => {
                 for (i, out) in req.buffer.bytes_mut().chunks_exact_mut(8).enumerate() {
                     let block = &blocks[first + i];
@@ -151,6 +171,9 @@ impl Inner {
                 }
             }
             _ if self.read_only => status = Status::READ_ONLY,
+            _ if let Some((_, why)) = self.refused.filter(|&(block, _)| touches(block)) => {
+                status = why
+            }
             _ if self.unread.0 == first && self.unread.1 > 0 => {
                 self.unread.1 -= 1;
                 status = Status::UNRECOVERED_READ;
@@ -198,6 +221,40 @@ impl Port for Fickle {
             let first = inner.inside.iter().position(|(due, _)| *due == at).unwrap();
             let (_, req) = inner.inside.swap_remove(first);
             done.put(|| inner.end(req));
+        }
+    }
+}
+
+/// A drive whose next event is when the first request came that is inside, as that of one is
+/// which waits for a disk: it ends reads when it is asked for the third time.
+#[derive(Default)]
+pub struct Waiting {
+    inside: Vec<(Time, BlockReq)>,
+    told: Time,
+    asked: u32,
+}
+
+impl Port for Waiting {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        assert!(now >= self.told, "{now:?} behind {:?}", self.told);
+        self.told = now;
+        self.inside.extend(cmds.drain().map(|req| (now, req)));
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.inside.first().map(|(came, _)| *came)
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        assert!(to >= self.told, "{to:?} behind {:?}", self.told);
+        (self.told, self.asked) = (to, self.asked + 1);
+        if self.asked.is_multiple_of(3) {
+            for (_, BlockReq { id, op, buffer, .. }) in self.inside.drain(..) {
+                done.put(|| BlockDone { id, op, status: Status::SUCCESS, at: to, buffer });
+            }
         }
     }
 }
