@@ -121,8 +121,14 @@ fn prepare(
     let steady = bench.prepare(&mut driver, &mut load, None);
     let verifier = bench.runner.verifier.take();
     let (drive, now) = driver.into_drive();
-    let ended = drive.end(now).map_err(|e| e.of_drive(&args.drive));
-    Ok((ended?, Prepared { steady: steady?, verifier }))
+    // What did not go into the flash is in no copy of it.
+    let fault = drive.fault().map(|(why, _)| why);
+    let ended = drive.end(now).map_err(|e| e.of_drive(&args.drive))?;
+    if let Some(why) = fault {
+        ended.put_away()?;
+        return Err(Error::Failed(format!("{why}: a snapshot would have older data")));
+    }
+    Ok((ended, Prepared { steady: steady?, verifier }))
 }
 
 /// How a drive is measured.

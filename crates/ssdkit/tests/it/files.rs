@@ -6,10 +6,13 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use exports::nbd::{Client, ListenAddr};
+use port::BlockOp;
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Served, json_of, ssdkit};
+use crate::common::{Served, ask, json_of, ssdkit, told};
 
 /// A folder with its commands.
 struct Place(TempDir);
@@ -295,6 +298,36 @@ fn a_snapshot_of_a_protected_drive_is_protected() {
     assert_eq!((&info["cache"], &info["clean"]), (&"protected".into(), &true.into()));
     let report = at.json("bench ssd:aged,copy=yes --rw randread --ios 10");
     assert_eq!(report["recovery"]["written_again"], 0);
+}
+
+/// Of a drive that did not take what its protected cache holds: part of a block, of which the
+/// rest cannot be read.
+#[test]
+fn of_a_drive_that_lacks_what_its_cache_holds_there_is_no_snapshot() {
+    let at = Place::new();
+    at.json("create d.ssd --profile tlc --size 64M --cache protected");
+    let (drive, socket) = (at.path("d.ssd"), at.path("socket"));
+    let served = || {
+        let line = format!("serve {} --json --nbd {}", drive.display(), socket.display());
+        let served = Served::start(&mut ssdkit(&line));
+        (served, Client::connect(&ListenAddr::Unix(socket.clone())).unwrap())
+    };
+    let (server, mut client) = served();
+    assert_eq!(ask(&mut client, BlockOp::Write, 0, 4096, &[0xD3; 4096]).0, 0);
+    client.close().unwrap();
+    server.stop();
+    let (server, mut client) = served();
+    assert_eq!(ask(&mut client, BlockOp::Write, 512, 512, &[7; 512]).0, 0);
+    server.end(Signal::KILL);
+    let mut file = fs::read(&drive).unwrap();
+    let place = file.chunks(4096).position(|block| block == [0xD3; 4096]).unwrap();
+    file[place * 4096 + 9] ^= 1;
+    fs::write(&drive, &file).unwrap();
+    let out = at.run("bench ssd:d.ssd --rw randread --ios 10 --snapshot copy");
+    let (code, words) = told(&out);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("did not take what its protected cache holds"), "{words}");
+    assert!(!at.path("copy").exists());
 }
 
 #[test]
