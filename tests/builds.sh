@@ -2,9 +2,16 @@
 # The same seed gives the same drive in an optimised build and in one with
 # debug assertions: final state and all figures of drive time.
 #
-# RELEASE and DEBUG name the two binaries.
+# RELEASE and DEBUG name the two binaries. The optimised one has none of the faults that the
+# simulator plants, and is the one that `cargo run` runs.
 set -euo pipefail
 failed=0
+if nm "${RELEASE:?set RELEASE}" | grep -q mutation; then
+  echo "DIFFER  planted faults are in $RELEASE"
+  failed=1
+fi
+"${CARGO:-cargo}" run --release --locked --quiet -- --version | grep -q '^ssdkit ' \
+  || { echo "DIFFER  cargo run runs something else"; failed=$((failed + 1)); }
 while read -r drive options; do
   for binary in "${RELEASE:?set RELEASE}" "${DEBUG:?set DEBUG}"; do
     # shellcheck disable=SC2086
