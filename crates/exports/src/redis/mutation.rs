@@ -19,12 +19,14 @@ pub enum Mutation {
     SplitBatch,
     /// A deletion says that nothing was there.
     DeleteUntold,
+    /// SETNX writes though the key is there, and says that it did not.
+    SetAnyway,
 }
 
 #[cfg(feature = "mutations")]
 impl Mutation {
     /// All of them; first those of when replies are seen.
-    pub const ALL: [Mutation; 8] = [
+    pub const ALL: [Mutation; 9] = [
         Mutation::ReleaseEarly,
         Mutation::ReadUntied,
         Mutation::SizeUntied,
@@ -33,6 +35,7 @@ impl Mutation {
         Mutation::ScanNothing,
         Mutation::SplitBatch,
         Mutation::DeleteUntold,
+        Mutation::SetAnyway,
     ];
 }
 

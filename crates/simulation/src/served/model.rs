@@ -11,7 +11,7 @@
 /// A moment: they are counted.
 pub type Moment = u64;
 
-/// Of a write that has not ended.
+/// Of a write that has not ended, or one that never was.
 const NEVER: Moment = u64::MAX;
 
 /// A value, or none.
@@ -28,6 +28,11 @@ struct Write {
 }
 
 impl Write {
+    /// Whether it may have taken effect.
+    fn may_be(&self) -> bool {
+        self.begin != NEVER
+    }
+
     /// Whether it may have taken effect after `other`, or is that.
     fn may_follow(&self, other: &Write) -> bool {
         self.end >= other.begin
@@ -175,6 +180,11 @@ impl Model {
         key.seen.push(Seen::Done(write));
     }
 
+    /// Its reply says that it took no effect.
+    pub fn refused(&mut self, key: u64, write: usize) {
+        self.keys[key as usize].writes[write].begin = NEVER;
+    }
+
     /// The reply of a read was seen that was executed between two moments; perhaps it was one
     /// of the key's writes that read it, which comes after what it told of. Where `is_new` it
     /// must tell of no write that was overwritten before it began.
@@ -241,7 +251,7 @@ impl Model {
             for one in &batch {
                 let Some(value) = found[one.0 as usize] else { continue };
                 let writes = self.keys[one.0 as usize].writes.iter();
-                let mut origins = writes.filter(|origin| origin.value == value);
+                let mut origins = writes.filter(|one| one.value == value && one.may_be());
                 if !origins.any(|origin| origin.may_follow(&write(one))) {
                     let words = format!("it has {value:?}, but of {batch:?} {there:?} is there");
                     return Err((one.0, words));
@@ -254,7 +264,7 @@ impl Model {
     /// A key is found so, after a cut or at rest; what was seen is to be explained by that.
     pub fn found(&mut self, key: u64, value: Value) -> Result<(), String> {
         let of = &self.keys[key as usize];
-        let origins = || of.writes.iter().filter(|write| write.value == value);
+        let origins = || of.writes.iter().filter(|one| one.value == value && one.may_be());
         if origins().next().is_none() {
             return Err(format!("it has {value:?}, which was never written: {:?}", of.writes));
         }
@@ -381,6 +391,27 @@ mod tests {
         let mut model = model();
         model.begin(1, None, true, 7);
         assert!(model.found_whole(&[Some(Some(2)), Some(None)]).is_ok(), "it was taken away later");
+    }
+
+    /// A write that says so leaves nothing, also where it was read before that was known.
+    #[test]
+    fn what_was_not_written_is_never_there() {
+        let refused = || {
+            let mut model = model();
+            let write = model.begin(0, Some(9), false, 10);
+            model.end(0, write, 11);
+            (model, write)
+        };
+        let (mut model, write) = refused();
+        model.read(0, What::IsThere, (10, 11), true, Some(write)).unwrap();
+        model.refused(0, write);
+        assert!(model.read(0, What::Is(Some(9)), (12, 12), true, None).is_err());
+        assert!(model.found(0, Some(9)).is_err());
+        model.found(0, Some(4)).unwrap();
+        let (mut model, write) = refused();
+        model.read(0, What::Is(Some(9)), (12, 12), true, None).unwrap();
+        model.refused(0, write);
+        assert!(model.found(0, Some(4)).is_err());
     }
 
     /// What a write tells of what it found is not what it wrote.

@@ -323,8 +323,9 @@ impl World {
             }
             (&About::IfMissing(key, write), Reply::Int(n @ (0 | 1))) => {
                 self.read(key, What::of(n == 0), span, Some(write))?;
-                if n == 1 {
-                    self.model.done(key, write);
+                match n {
+                    1 => self.model.done(key, write),
+                    _ => self.model.refused(key, write),
                 }
                 Ok(())
             }

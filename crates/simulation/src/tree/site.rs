@@ -145,6 +145,8 @@ impl Site {
     fn has_lost_a_block(&self) -> Result<bool, Violation> {
         let Some(Below::Blocks(stack)) = &self.below else { return Ok(false) };
         let (mut stack, mut now) = (stack.borrow_mut(), self.clock.get());
+        // Power that was to go in the start stays for this.
+        self.rig.flash.power().lasts(u64::MAX);
         let blocks = stack.shape().bytes / BLOCK_BYTES;
         let (mut reqs, mut done) = (Ring::new(1), Ring::new(MOST_AT_ONCE));
         for block in 0..blocks {

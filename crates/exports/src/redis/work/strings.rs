@@ -88,11 +88,12 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn set_nx(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        if self.mail.raw(0).is_some() {
+        let is_there = self.mail.raw(0).is_some();
+        if is_there && !mutation::is(Mutation::SetAnyway) {
             return self.int(0);
         }
         self.put_string(job);
-        resp::int(self.out, 1);
+        resp::int(self.out, i64::from(!is_there));
         Ok(Next::WriteAndEnd)
     }
 
