@@ -1,10 +1,11 @@
-//! Collection: the valid blocks of a chunk move to another of their unit, and it is erased.
+//! Collection: the valid blocks of a chunk move to another of their unit, and it is erased, or
+//! retired where a program of it failed.
 //!
 //! It is erased when no read of it is under way, and all is programmed for which blocks of it
 //! are valid no more: what was moved, what was written over them, and that they lead nowhere.
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
-use flash::{Ppa, TAG_BYTES, Tag};
+use flash::{ChunkState, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Scratch};
 
 use crate::rows::{Source, Stream};
@@ -144,8 +145,11 @@ impl<D: OpenChannel> Ruled<D> {
         if self.blocks.readers[chunk] == 0 && until != u64::MAX && self.settle(until, Some(unit)) {
             self.space.collections[unit].is_busy = true;
             let ppa = self.geometry.chunk_start(chunk);
-            let cookie = Cookie::Reset(unit);
-            self.command(cookie, VectorOp::Reset, Content::Data, (ppa, 1), Buffer::empty());
+            let op = match self.device.chunk(chunk).is_spoilt(self.geometry.chunk_blocks()) {
+                true => VectorOp::Retire,
+                false => VectorOp::Reset,
+            };
+            self.command(Cookie::Reset(unit), op, Content::Data, (ppa, 1), Buffer::empty());
         }
     }
 
@@ -254,14 +258,14 @@ impl<D: OpenChannel> Ruled<D> {
         }
     }
 
-    /// The victim is erased, or never will be.
+    /// The victim is erased or retired, or never will be.
     pub(crate) fn erased(&mut self, unit: usize, done: &VectorDone) {
         let collection = &mut self.space.collections[unit];
         collection.is_busy = false;
         let Some((chunk, _)) = collection.victim.take() else { return };
         self.blocks.until[chunk] = 0;
         self.space.collected -= 1;
-        if done.status.is_ok() {
+        if done.status.is_ok() && self.device.chunk(chunk).state != ChunkState::Offline {
             self.counters.erases += 1;
             self.space.units[unit].free.insert(0, chunk);
             self.space.count_free(1);

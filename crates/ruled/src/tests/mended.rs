@@ -1,7 +1,7 @@
 //! What readers found.
 
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use flash::{ChunkState, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
 use ftl::{Over, Start, Target};
 use port::{BlockOp, Port, Ring, Status, Time};
 
@@ -185,12 +185,21 @@ fn it_starts_after_a_program_failed() {
     assert!(drive.is_read_only() && taken < blocks - 50);
     let below = Box::new(drive).into_below();
     let failed = ftl::all_chunks(&geometry).filter(|&chunk| below.chunk(chunk).has_failed());
-    assert_eq!(failed.count(), 1);
+    let failed: Vec<_> = failed.collect();
+    assert_eq!(failed.len(), 1);
     let (mut drive, _) = Ruled::recover(below, &config, Time::ZERO).unwrap();
     assert_eq!((0..50).map(|lba| drive.leads(blocks + lba)).collect::<Vec<_>>(), led);
     assert!((0..2 * blocks).all(|n| write(&mut drive, n % blocks)));
     assert!(run(&mut drive, vec![request(0, BlockOp::Flush, 0, 0)])[0].status.is_ok());
+    // The chunk was collected by then, and is used no more.
+    assert_eq!((drive.below().chunk(failed[0]).state, drive.counters().retired), (OFFLINE, 1));
+    let below = Box::new(drive).into_below();
+    let (mut drive, _) = Ruled::recover(below, &config, Time::ZERO).unwrap();
+    assert!((0..2 * blocks).all(|n| write(&mut drive, n % blocks)));
+    assert_eq!(drive.below().chunk(failed[0]).state, OFFLINE);
 }
+
+const OFFLINE: ChunkState = ChunkState::Offline;
 
 /// Whose a block is follows from the set that decides it, also where another has fewer
 /// applications, or other numbers, or blocks of two.
