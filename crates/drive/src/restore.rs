@@ -70,7 +70,10 @@ impl fmt::Display for Recovery {
         let Some(Started { entries, gone, .. }) = self.journal else { return Ok(()) };
         write!(f, "; {entries} requests written again from the protected cache")?;
         if gone > 0 {
-            write!(f, ", and {gone} bytes of it gone with the host, none of them flushed")?;
+            write!(
+                f,
+                ", and {gone} bytes of it gone with the host or its disk, none of them flushed"
+            )?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::blocks::{Blocks, Unread};
 use crate::claim::{self, Claimed};
 use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
 use crate::entry::MAX_SESSION;
-use crate::file::sum_of;
+use crate::file::{area, sum_of};
 use crate::file_io::{is_unreadable, read_or_zeros};
 use crate::guarded::Guarded;
 use crate::header::{self, FIXED_BYTES, Header, State, is_changed, u32_at};
@@ -60,7 +60,12 @@ impl DriveFile {
         // What the system remembers of a life before may not be on the disk: an
         // error of writing it back was told to that life, or is told now. What
         // the disk has counts.
-        storage.sync().map_err(|e| FileError::system("writing back what was left", &e))?;
+        if let Err(e) = storage.sync() {
+            if !read_only {
+                doubt_journal(&storage);
+            }
+            return Err(FileError::system("writing back what was left", &e));
+        }
         storage.note_synced();
         storage.reread(0, TABLE_OFFSET).map_err(reading)?;
         let header = read_header(&*storage)?;
@@ -109,6 +114,16 @@ impl DriveFile {
         let last_used = Some(u64::from(state.told)).filter(|&told| told > 0);
         let medium = DriveFile::assemble(header, storage, chunks, now, syncer);
         Ok(Opened { medium, chunks: told, clean: state.clean, cut_chunks: looked.cut, last_used })
+    }
+}
+
+/// Of a protected cache's journal what was not synced may be gone: the next opening, which is
+/// told of no error, is to know. Where that cannot be written, it does not.
+#[cold]
+fn doubt_journal(storage: &Arc<dyn FileIo>) {
+    let Ok(header) = read_header(&**storage) else { return };
+    if let Some(mut area) = area(&header, storage) {
+        let _ = nvram::doubt(&mut area);
     }
 }
 

@@ -4,8 +4,8 @@
 //! in its order, or there is an error; what was appended and not committed has
 //! never been given below and is not there. Space is used again only when it
 //! survives a crash of the host that it is free. Where the host has crashed
-//! since, entries that were not synced may be gone from some point on; that is
-//! told, not an error.
+//! since, or a sync failed, entries that were not synced may be gone from some
+//! point on; that is told, not an error.
 //!
 //! The first 4096 bytes of the store have the state, the others the entries,
 //! round the end. `docs/formats.md` draws them.
@@ -57,6 +57,13 @@ pub fn peek<N: NonVolatile + ?Sized>(store: &mut N) -> Result<Fill, JournalError
     Ok(Fill { bytes: state.bytes, used: state.tail - state.head })
 }
 
+/// Takes note in a store that a sync of it failed: what was not synced before may be gone, as
+/// with a crash of its host. Durable with a later sync, if there is one.
+pub fn doubt<N: NonVolatile + ?Sized>(store: &mut N) -> Result<(), JournalError> {
+    let state = State { life: None, ..read_state(store)? };
+    store.write(0, &state.encode()).map_err(JournalError::store("writing its state"))
+}
+
 fn read_state<N: NonVolatile + ?Sized>(store: &mut N) -> Result<State, JournalError> {
     let space = space(store.bytes())?;
     let mut bytes = [0; STATE_BYTES];
@@ -101,7 +108,7 @@ impl<N: NonVolatile> Journal<N> {
     }
 
     /// Whether what is broken at a position may be so because the host crashed
-    /// before it was synced.
+    /// before it was synced, or its sync failed.
     fn may_be_gone(&self, at: u64) -> bool {
         let life = self.store.life();
         at >= self.state.synced && (life.is_none() || life != self.state.life)
@@ -282,7 +289,13 @@ impl<N: NonVolatile> Journal<N> {
                     (self.durable, self.state.synced) = (sync.writes, sync.tail);
                     self.syncing = None;
                 }
-                Poll::Ready(Err(e)) => return Err(JournalError::store("syncing it")(e)),
+                Poll::Ready(Err(e)) => {
+                    // Where this cannot be written either, a start that finds something damaged
+                    // cannot know why, and refuses.
+                    self.state.life = None;
+                    let _ = self.store.write(0, &self.state.encode());
+                    return Err(JournalError::store("syncing it")(e));
+                }
             }
         }
         Ok(true)

@@ -13,7 +13,8 @@
 //! may itself be cut, any number of times.
 //!
 //! Where the store has a host below it, which may crash and lose what was not
-//! synced, that holds for what ended before a flush, and for FUA.
+//! synced, or whose disk may refuse it, that holds for what ended before a flush, and
+//! for FUA.
 
 mod busy;
 mod entry;
@@ -25,7 +26,7 @@ mod state;
 mod store;
 
 pub use error::JournalError;
-pub use journal::{AREA_START, Fill, Journal, LEAST_BYTES, format, peek};
+pub use journal::{AREA_START, Fill, Journal, LEAST_BYTES, doubt, format, peek};
 pub use protected::{Counters, Protected};
 pub use start::Started;
 pub use store::{Life, NonVolatile, NvRam};

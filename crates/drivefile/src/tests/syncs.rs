@@ -128,6 +128,31 @@ fn an_error_that_nobody_was_told_of_is_told_at_the_next_opening() {
     drop(DriveFile::open_on(disk.storage(), true, false).unwrap());
 }
 
+/// The opening that is told leaves word of it to the journal, for the next one.
+#[test]
+fn an_error_that_an_opening_is_told_is_known_to_the_journal() {
+    for read_only in [true, false] {
+        let disk = Disk::default();
+        let (drive, mut area) = written(&disk);
+        nvram::format(&mut area).unwrap();
+        assert!(syncs(&mut area));
+        let life = |area: &mut Area| {
+            let mut bytes = [0; 16];
+            area.read(56, &mut bytes).unwrap();
+            bytes
+        };
+        let before = life(&mut area);
+        area.write(4096, b"entry").unwrap();
+        drop((drive, area));
+        disk.lose();
+        disk.kill();
+        assert!(DriveFile::open_on(disk.storage(), read_only, false).is_err());
+        let opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
+        let after = life(&mut opened.medium.area().unwrap());
+        assert_eq!(after, if read_only { before } else { [0; 16] });
+    }
+}
+
 #[test]
 fn an_erase_that_cannot_be_written_has_not_happened() {
     for defer in [0, 3] {

@@ -1,10 +1,13 @@
 //! Damage in the store: an error, or nothing that matters.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use port::{BlockOp, Time};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fickle::Fickle;
+use super::fickle::{Ailing, Fickle, Slow};
 use super::model::{Host, Known, ram_of};
 use crate::{JournalError, NvRam, Protected, Started};
 
@@ -72,6 +75,34 @@ fn after_a_crash_of_the_host_only_what_was_synced_must_be_whole() {
     let first = find(&mut store);
     store.all()[first + 20] ^= 1;
     let error = start(below, store).unwrap_err();
+    assert!(error.to_string().ends_with("restore the drive from a copy"), "{error}");
+}
+
+/// What a sync that failed was to make durable may be gone, and what was synced before may not.
+#[test]
+fn after_a_sync_that_failed_only_what_was_synced_must_be_whole() {
+    let ails = Rc::new(Cell::new(Ailing::No));
+    let store = Slow { ram: ram_of(64 << 10), polls: 0, ails: Rc::clone(&ails) };
+    let mut host = Host::new(Fickle::new(9), store, 9);
+    for lba in [0, 8] {
+        assert!(host.one(BlockOp::Write, lba, 8, false).status.is_ok());
+        assert!(host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
+    }
+    for lba in [16, 24] {
+        assert!(host.one(BlockOp::Write, lba, 8, false).status.is_ok());
+    }
+    let used = host.port.fill().used;
+    ails.set(Ailing::Sync);
+    assert!(!host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
+    let (below, Slow { mut ram, .. }, _) = host.cut();
+    let first = find(&mut ram);
+    // The last one, of which no sync told.
+    let mut lost = ram.clone();
+    lost.all()[first + used as usize - 100] ^= 1;
+    let started = start(below.clone(), lost).unwrap();
+    assert_eq!((started.entries, started.gone), (3, used / 4));
+    ram.all()[first + 20] ^= 1;
+    let error = start(below, ram).unwrap_err();
     assert!(error.to_string().ends_with("restore the drive from a copy"), "{error}");
 }
 
