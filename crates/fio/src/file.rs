@@ -84,7 +84,6 @@ impl Read<'_> {
     /// Reads a file which so many include.
     fn file(&mut self, file: &str, text: &str, depth: usize) -> Result<(), JobError> {
         let file: Rc<str> = file.into();
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (n, line) in text.lines().enumerate() {
             let at = At { file: file.clone(), line: n as u32 + 1 };
             if line.chars().any(|c| c.is_control() && c != '\t') {
@@ -220,8 +219,6 @@ mod tests {
         let sections = read("[globals]\n[global of b]\n[GLOBAL]\n[my global]\n").unwrap();
         let globals: Vec<_> = sections.iter().map(Section::is_global).collect();
         assert_eq!(globals, [true, true, false, false]);
-        let marked = read("\u{feff}[a]\nrw=read\n").unwrap();
-        assert_eq!(marked[0].name, "a");
         let sections = read(text).unwrap();
         assert_eq!(keys(0), [("rw", Some("randread"), 4), ("time_based", None, 5)]);
         assert_eq!(keys(1), [("size", Some("64m"), 8), ("bs", Some("4k"), 9)]);

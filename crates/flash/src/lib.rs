@@ -14,6 +14,7 @@ pub mod medium;
 pub mod power;
 pub mod profile;
 pub mod queues;
+mod quote;
 pub mod reliability;
 mod rows;
 mod slabs;

@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES, time_at};
 use crate::queues::{Arbitration, MOST_QUEUED};
+use crate::quote::{around, brief};
 use crate::timing::{LONGEST_OPERATION, MultiPlane};
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{Power, Queues, ReadCache, Reliability, Timing};
@@ -119,7 +120,7 @@ pub struct Profile {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// No such key.
-    #[error("unknown key `{key}`; the keys here are: {known}")]
+    #[error("unknown key `{}`; the keys here are: {known}", brief(key))]
     Unknown {
         /// What was given.
         key: String,
@@ -127,7 +128,7 @@ pub enum KeyError {
         known: String,
     },
     /// The value is not one that the key takes.
-    #[error("`{key}` cannot be `{value}`: it takes {takes}")]
+    #[error("`{key}` cannot be `{}`: it takes {takes}", brief(value))]
     Value {
         /// The key.
         key: &'static str,
@@ -142,12 +143,12 @@ pub enum KeyError {
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// Not TOML at all.
-    #[error("{origin} is not TOML: {source}")]
+    #[error("{origin} is not TOML: {what}")]
     Syntax {
         /// Which file.
         origin: String,
         /// Where and why.
-        source: Box<toml::de::Error>,
+        what: String,
     },
     /// A key that is unknown or has a wrong value.
     #[error("{origin}: {source}")]
@@ -240,7 +241,7 @@ impl Profile {
         let origin = || origin.to_string();
         let table: toml::Table = text
             .parse()
-            .map_err(|e| ProfileError::Syntax { origin: origin(), source: Box::new(e) })?;
+            .map_err(|e| ProfileError::Syntax { origin: origin(), what: of_toml(text, &e) })?;
         let wrong = |source| ProfileError::Key { origin: origin(), source };
         let base = base_of(&table).map_err(wrong)?;
         let is_based = base.is_some();
@@ -510,6 +511,12 @@ impl Profile {
         let buffer = 2 * time_at(BLOCK_BYTES, self.buffer_rate);
         2 * link.latency + entries + controller + flash + buffer + link.wire(BLOCK_BYTES)
     }
+}
+
+/// Where a text is no TOML, and why.
+fn of_toml(text: &str, e: &toml::de::Error) -> String {
+    let ((line, column), quoted) = around(text, e.span().map_or(0, |span| span.start));
+    format!("line {line}, column {column}: {}\n{quoted}", e.message())
 }
 
 /// The built-in profile that a file begins with, where it says one.

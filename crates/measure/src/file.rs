@@ -7,23 +7,35 @@ use std::path::Path;
 
 use crate::units;
 
-/// The bytes of a file that has `most` of them at most.
+/// Bytes of the mark of byte order that a text begins with, as some editors have it; 0 without.
+/// It is no part of the text, whatever reads it.
+pub fn mark_of(text: &[u8]) -> usize {
+    const MARK: &str = "\u{feff}";
+    if text.starts_with(MARK.as_bytes()) { MARK.len() } else { 0 }
+}
+
+/// The text in a file that has `most` bytes at most, without a mark of byte order, as bytes:
+/// they may be none.
 ///
 /// # Errors
 /// As [`text_of`].
 pub fn bytes_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     check(path, most)?;
-    fs::read(path)
+    let mut bytes = fs::read(path)?;
+    bytes.drain(..mark_of(&bytes));
+    Ok(bytes)
 }
 
-/// The text in a file that has `most` bytes at most.
+/// The text in a file that has `most` bytes at most, without a mark of byte order.
 ///
 /// # Errors
 /// When it is no regular file (a pipe may say nothing for ever, and a device may never end),
 /// when it is too long or no text, or cannot be read.
 pub fn text_of(path: &Path, most: u64) -> io::Result<String> {
     check(path, most)?;
-    fs::read_to_string(path)
+    let mut text = fs::read_to_string(path)?;
+    text.drain(..mark_of(text.as_bytes()));
+    Ok(text)
 }
 
 fn check(path: &Path, most: u64) -> io::Result<()> {
@@ -79,6 +91,10 @@ mod tests {
         fs::write(&path, "text").unwrap();
         assert_eq!(text_of(&path, 4).unwrap(), "text");
         assert_eq!(bytes_of(&path, 5).unwrap(), b"text");
+        fs::write(&path, "\u{feff}\u{feff}text").unwrap();
+        assert_eq!(text_of(&path, 10).unwrap(), "\u{feff}text");
+        assert_eq!(bytes_of(&path, 10).unwrap(), "\u{feff}text".as_bytes());
+        fs::write(&path, "text").unwrap();
         let why = |path: &Path| {
             let both = [text_of(path, 3).map(drop), bytes_of(path, 3).map(drop)];
             let [text, bytes] = both.map(|read| read.unwrap_err().to_string());

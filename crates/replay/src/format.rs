@@ -9,6 +9,7 @@
 //! and an example worked out by hand in the tests.
 
 use clap::ValueEnum;
+use measure::file::mark_of;
 use port::BlockOp;
 
 use crate::error::{Flaw, ReadError, shown};
@@ -26,8 +27,6 @@ mod tencent;
 const LOOKED_AT: usize = 20;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
-/// What some editors begin a text with.
-const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Where addresses end.
 pub(crate) const MOST_ADDRESS: u64 = 1 << 63;
 
@@ -174,7 +173,7 @@ impl Reading {
     /// fields.
     #[cold]
     fn first<'a>(&self, line: &'a [u8], before: &mut Before) -> Result<Said<'a>, Flaw> {
-        let line = line.strip_prefix(MARK).unwrap_or(line);
+        let line = &line[mark_of(line)..];
         if is_blank(line) {
             before.lines = 0;
             return Ok(Said::Other);
@@ -233,7 +232,7 @@ fn letter(word: &[u8]) -> Result<BlockOp, Flaw> {
 
 /// Tells the format by how a trace begins; `is_all` when that is all of it.
 pub(crate) fn tell(begin: &[u8], is_all: bool) -> Result<Format, ReadError> {
-    let begin = begin.strip_prefix(MARK).unwrap_or(begin);
+    let begin = &begin[mark_of(begin)..];
     let mut lines: Vec<&[u8]> = begin.split(|&byte| byte == b'\n').collect();
     if !is_all && lines.len() > 1 {
         // It may go on.
