@@ -1,5 +1,8 @@
 //! Job files on drives: figures, JSON, and what is refused.
 
+mod explained;
+mod files;
+
 use std::collections::BTreeSet;
 
 use bench::BenchArgs;
@@ -353,26 +356,6 @@ fn sizes_and_drives_that_do_not_fit_are_refused() {
     assert!(run(&args, &mut Vec::new()).unwrap_err().to_string().contains("a.fio"));
 }
 
-/// As fio lays it out; a second run needs no leave to read it.
-#[test]
-fn a_file_that_is_made_is_filled_before_it_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (folder.path().join("a.fio"), folder.path().join("data"));
-    let text = format!("[a]\nfilename={}\nsize=1m\nrw=randread\n", path.display());
-    std::fs::write(&file, text).unwrap();
-    let args = FioArgs { files: vec![file], json: true, ..FioArgs::default() };
-    for _ in 0..2 {
-        let mut out = Vec::new();
-        run(&args, &mut out).unwrap();
-        let told: Value = serde_json::from_slice(&out).unwrap();
-        assert_eq!(told["jobs"][0]["read"]["io_bytes"], 1 << 20);
-    }
-    std::fs::write(&args.files[0], format!("[a]\nfilename={}\nrw=write\n", path.display()))
-        .unwrap();
-    let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("add --destroy"), "{error}");
-}
-
 /// What others wrote is not held for damage.
 #[test]
 fn verify_refuses_what_it_does_not_know() {
@@ -386,45 +369,6 @@ fn verify_refuses_what_it_does_not_know() {
     assert!(error.contains("add --precondition seq"), "{error}");
     let args = FioArgs { precondition: Some(Precondition::Seq), ..args };
     run(&args, &mut Vec::new()).unwrap();
-}
-
-/// Each name is of a section, and nothing that is read or driven is written over.
-#[test]
-fn what_is_named_is_looked_at() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a.fio");
-    let text = "[fill]\nrw=write\nsize=64k\n";
-    std::fs::write(&file, text).unwrap();
-    let args = FioArgs {
-        files: vec![file.clone()],
-        drive: Some(DRIVE.parse().unwrap()),
-        section: vec!["fill".into(), "typo".into()],
-        ..FioArgs::default()
-    };
-    let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("there is no section typo"), "{error}");
-    let [link, other] = ["b.fio", "other.inc"].map(|name| folder.path().join(name));
-    std::fs::hard_link(&file, &link).unwrap();
-    std::fs::write(&other, "bs=4k\n").unwrap();
-    let text = format!("{text}include other.inc\n");
-    std::fs::write(&file, &text).unwrap();
-    for output in [file.clone(), link, other.clone()] {
-        let args = FioArgs { section: Vec::new(), output: Some(output), ..args.clone() };
-        let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.contains("it is a job file, one that is included"), "{error}");
-    }
-    assert_eq!(std::fs::read_to_string(&other).unwrap(), "bs=4k\n");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: FioArgs,
-    }
-    for more in ["--json", "--output-format json", "--output x"] {
-        let line = format!("fio a.fio --parse-only {more}");
-        assert!(Line::try_parse_from(line.split_whitespace()).is_err(), "{more}");
-    }
-    assert!(Line::try_parse_from(["fio", "a.fio", "--parse-only"]).is_ok());
 }
 
 #[test]
@@ -468,95 +412,6 @@ fn the_drive_is_that_of_the_jobs() {
         let error = named(text).unwrap_err();
         assert!(error.contains(told), "{text}: {error}");
     }
-}
-
-/// With `--explain` each job's requests tell where their time went, and a job that alone
-/// has written so far is named; nothing else changes.
-#[test]
-fn jobs_are_explained() {
-    let text = "[global]\nruntime=20ms\ntime_based\n[reader]\nrw=randread\nioengine=libaio\n\
-                iodepth=4\n[writer]\nrw=randwrite\nioengine=libaio\niodepth=8\n[alone]\n\
-                stonewall\nrw=randwrite\n";
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.fio");
-    std::fs::write(&path, text).unwrap();
-    let ran = |explain: bool, output_format: Format, drive: &str| {
-        let (files, drive) = (vec![path.clone()], Some(drive.parse().unwrap()));
-        let args = FioArgs { files, drive, output_format, explain, ..FioArgs::default() };
-        let mut out = Vec::new();
-        run(&args, &mut out).map(|()| String::from_utf8(out).unwrap())
-    };
-    let drive = "mem:tlc,size=64M,store=none";
-    let text = ran(true, Format::Normal, drive).unwrap();
-    for part in [
-        " of reads of [reader], ",
-        "% die, behind program of [writer]",
-        "\nwrites of [writer]  ",
-        "\nwrites of [alone]  ",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    assert!(!ran(false, Format::Normal, drive).unwrap().contains("behind"));
-    let [told, plain] = [true, false]
-        .map(|explain| ran(explain, Format::Json, drive).unwrap())
-        .map(|text| serde_json::from_str::<Value>(&text).unwrap());
-    for (n, name) in ["reader", "writer", "alone"].into_iter().enumerate() {
-        let of = |json: &Value| json["jobs"][n][if n == 0 { "read" } else { "write" }].clone();
-        assert_eq!(of(&told)["clat_ns"], of(&plain)["clat_ns"]);
-        let all = &told["ssdkit"]["explained"][n];
-        assert_eq!(all["jobname"], name);
-        let all = &all["explained"][if n == 0 { "reads" } else { "writes" }][0];
-        assert_eq!(all["requests"], of(&told)["total_ios"]);
-    }
-    assert!(plain["ssdkit"].get("explained").is_none());
-    let made = folder.path().join("made");
-    let file = format!("file:{},size=1M,direct=no", made.display());
-    for drive in ["mem:tlc,size=64M,cache=protected", &file] {
-        let error = ran(true, Format::Normal, drive).unwrap_err();
-        assert!(error.to_string().contains("--explain: "), "{error}");
-    }
-    assert!(!made.exists());
-}
-
-/// What a round before left on its way delays the next one: a job of that is not blamed.
-#[test]
-fn a_writer_of_a_round_before_may_be_what_delayed() {
-    let text = "[global]\nruntime=20ms\ntime_based\nioengine=libaio\n[first]\nrw=randwrite\n\
-                iodepth=64\n[reader]\nstonewall\nrw=randread\niodepth=4\n[slow]\n\
-                rw=randwrite\nrate_iops=100\n";
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.fio");
-    let told = |text: &str| {
-        std::fs::write(&path, text).unwrap();
-        let drive = Some("mem:tlc,size=64M,store=none".parse().unwrap());
-        let args =
-            FioArgs { files: vec![path.clone()], drive, explain: true, ..FioArgs::default() };
-        let mut out = Vec::new();
-        run(&args, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    };
-    let both = told(text);
-    assert!(both.contains("\ndie, behind program of user "), "{both}");
-    assert!(!both.contains("program of ["), "{both}");
-    // It is what delayed where it alone wrote.
-    let one = told(text.split("[slow]").next().unwrap());
-    assert!(one.contains("\ndie, behind program of [first] "), "{one}");
-}
-
-/// A file that is included is looked for beside the one that includes it.
-#[test]
-fn keys_may_stand_in_another_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    std::fs::write(path("a.fio"), "[global]\ninclude base.inc\n[a]\nsize=64k\n").unwrap();
-    std::fs::write(path("base.inc"), "rw=write\nbs=16k\n").unwrap();
-    let args = FioArgs { files: vec![path("a.fio")], ..FioArgs::default() };
-    let Read { jobs, files, .. } = read(&args).unwrap();
-    assert_eq!(files, [path("a.fio"), path("base.inc")]);
-    assert!(jobs[0].writes() && jobs[0].one_size() == Some(16 << 10));
-    std::fs::remove_file(path("base.inc")).unwrap();
-    let error = read(&args).err().unwrap().to_string();
-    assert!(error.contains("a.fio:2: include base.inc: "), "{error}");
 }
 
 /// Numbers are told in few digits.
