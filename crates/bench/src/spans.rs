@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use drive::error::Error;
 use drive::spec::DriveConfig;
-use load::runner::joined;
-use port::{BLOCK_BYTES, SECTOR_BYTES};
+use load::runner::{joined, used_of};
+use port::BLOCK_BYTES;
 
 use crate::args::{BenchArgs, Precondition, Rw};
 
@@ -73,15 +73,14 @@ fn written(args: &BenchArgs, all: Vec<Range<u64>>, end: u64) -> Vec<Range<u64>> 
     all.iter().flat_map(of).collect()
 }
 
-/// What a load uses of a drive that ends there: whole blocks, unless its requests are smaller.
+/// What a load uses of a drive that ends there.
 fn used(load: &BenchArgs, end: u64) -> Range<u64> {
     let Some(range) = load.range else { return 0..end };
     let sizes_are = |unit| {
         load.varied().map_or(load.bs.is_multiple_of(unit), |varied| varied.are_multiples_of(unit))
     };
     let are_blocks = load.rw == Rw::Trim || sizes_are(BLOCK_BYTES as u32);
-    let unit = if are_blocks { BLOCK_BYTES } else { SECTOR_BYTES };
-    range.offset.next_multiple_of(unit)..(range.offset + range.len) / unit * unit
+    used_of(range.offset..range.offset + range.len, are_blocks)
 }
 
 /// As `--range` has it.

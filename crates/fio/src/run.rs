@@ -13,12 +13,12 @@ use drive::error::Error;
 use drive::spec::DriveSpec;
 use load::cpu::Mark;
 use load::driver::Driver;
-use load::runner::{Part, Runner, joined};
+use load::runner::{Part, Runner, joined, used_of};
 use load::tally::Tally;
 use load::verify::Verifier;
 use load::watch::Watch;
 use measure::why::MOST_LOADS;
-use port::{BLOCK_BYTES, SECTOR_BYTES, Shape};
+use port::{BLOCK_BYTES, Shape};
 use workload::Pattern;
 
 use crate::job::Job;
@@ -252,14 +252,13 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 }
 
-/// What a clone uses of the drive: whole blocks, unless its requests are smaller.
+/// What a clone uses of the drive.
 fn used(asked: &Asked) -> Range<u64> {
     let Pattern { offset, length, bs, varied, .. } = asked.pattern;
     let of =
         |unit: u64| varied.map_or(bs.is_multiple_of(unit), |v| v.are_multiples_of(unit as u32));
     let are_blocks = of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES);
-    let unit = if are_blocks { BLOCK_BYTES } else { SECTOR_BYTES };
-    offset..offset + length / unit * unit
+    used_of(offset..offset + length, are_blocks)
 }
 
 /// Measures parts at the same time; a part alone as a bench does.

@@ -575,7 +575,7 @@ mod together;
 
 use plain::plain_turns;
 use plan::reached;
-pub use plan::{Plan, Rounds, Until, joined};
+pub use plan::{Plan, Rounds, Until, joined, used_of};
 pub use together::Part;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use measure::{Steady, steady, units};
+use port::{BLOCK_BYTES, SECTOR_BYTES};
 
 use crate::cpu::Mark;
 
@@ -51,6 +52,13 @@ impl Default for Rounds {
     fn default() -> Rounds {
         Rounds { window: steady::WINDOW, ns: steady::ROUND_NS }
     }
+}
+
+/// What requests use of these addresses: whole blocks, or whole sectors where requests are
+/// smaller.
+pub fn used_of(addresses: Range<u64>, are_blocks: bool) -> Range<u64> {
+    let unit = if are_blocks { BLOCK_BYTES } else { SECTOR_BYTES };
+    addresses.start.next_multiple_of(unit)..addresses.end / unit * unit
 }
 
 /// The same addresses in order and each once.
