@@ -76,7 +76,7 @@ pub struct How {
 /// Runs all jobs.
 pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
     let rounds = rounds(jobs)?;
-    let mut since = Instant::now();
+    let since = Instant::now();
     let (all, file) = on_a_stand(&how.stand, watch, |stand, watch| {
         if let Some(why) = stand.about.tells_no_stories.as_ref().filter(|_| how.explains) {
             return Err(Error::Usage(format!("--explain: {why}")));
@@ -86,14 +86,11 @@ pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
             return Err(Error::Usage(text));
         }
         let asked = asked(jobs, &rounds, stand)?;
-        let mut session = Session::new(jobs, how, stand, watch)?;
+        let mut session = Session::new(jobs, how, stand, watch, since)?;
         let is_preconditioned = session.prepare(&asked.concat())?;
         let (mut ran, mut begun) = (Vec::new(), 0);
         for (round, asked) in rounds.iter().zip(asked) {
-            let mut round = session.round((begun, round), asked)?;
-            let wall_in_all = std::mem::replace(&mut since, Instant::now()).elapsed();
-            round.iter_mut().for_each(|one| one.wall_in_all = wall_in_all.as_secs_f64());
-            ran.extend(round);
+            ran.extend(session.round((begun, round), asked)?);
             begun += 1;
             if ran.iter().any(|one: &Ran| one.tally.interrupted || one.tally.lost.is_some()) {
                 break;
@@ -139,6 +136,8 @@ struct Session<'s, 'a> {
     stand: &'s mut Stand<'a>,
     watch: &'s mut Watch,
     verifier: Option<Verifier>,
+    /// When the round before ended, or all began.
+    since: Instant,
 }
 
 impl<'s, 'a> Session<'s, 'a> {
@@ -147,6 +146,7 @@ impl<'s, 'a> Session<'s, 'a> {
         how: &'s How,
         stand: &'s mut Stand<'a>,
         watch: &'s mut Watch,
+        since: Instant,
     ) -> Result<Session<'s, 'a>, Error> {
         let mut verifier = None;
         if jobs.iter().any(|job| job.is_checked) {
@@ -166,7 +166,7 @@ impl<'s, 'a> Session<'s, 'a> {
             let unit = if jobs.iter().all(are_blocks) { port::BLOCK_BYTES } else { 512 };
             verifier = Some(Verifier::new(&stand.shape, unit, how.stand.seed)?);
         }
-        Ok(Session { jobs, how, stand, watch, verifier })
+        Ok(Session { jobs, how, stand, watch, verifier, since })
     }
 
     /// Writes what all use of the drive before, where that is asked for, or where nothing
@@ -221,6 +221,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let (wall, cpu) = counts.min_by_key(|mark| mark.wall).unwrap_or(began).passed();
         let tallies = read_back(&mut runner, self.stand.driver(), &shape, back, tallies)?;
         self.verifier = runner.verifier.take();
+        let wall_in_all = std::mem::replace(&mut self.since, Instant::now()).elapsed();
         let is_alone = tasks.len() == 1;
         let round_ios = tallies.iter().map(|tally| tally.all().count()).sum();
         let ran = tasks.iter().zip(asked).zip(tallies).zip(voids);
@@ -231,7 +232,7 @@ impl<'s, 'a> Session<'s, 'a> {
             asked,
             cpu,
             wall,
-            wall_in_all: wall,
+            wall_in_all: wall_in_all.as_secs_f64(),
             round_ios,
             is_alone,
             void,
