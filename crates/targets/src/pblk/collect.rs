@@ -434,27 +434,39 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A moved block is programmed at `at`: the map, or a newer slot, leads to `to`
-    /// from now on.
+    /// from now on. False where nothing does, as it counts no more.
     #[inline(always)]
-    pub(super) fn settle_moved(&mut self, slot: u32, at: Ppa, to: Place) {
+    pub(super) fn settle_moved(&mut self, slot: u32, at: Ppa, to: Place) -> bool {
         let held = *self.units.slot(slot);
         if held.lba == PAD {
-            return;
+            return false;
         }
         let from = held.old.ppa().expect("a survivor comes from flash");
         let chunk = self.geometry.chunk_index(from);
         self.chunks[chunk].moving -= 1;
-        if self.space.is_valid(from) {
-            self.space.set_valid(at);
-            if self.map.get(held.lba) == held.old {
-                self.map.set(held.lba, to);
-            } else {
-                self.relink(held.lba, held.old, to);
-            }
-            self.invalidate(from);
-        } else {
+        if !self.space.is_valid(from) {
             self.try_erase(chunk);
+        } else if held.lba < self.map.blocks() && self.lead(held.lba, held.old, to) {
+            self.space.set_valid(at);
+            self.invalidate(from);
+            return true;
+        } else {
+            // Damage that no checksum showed: whose it is by its tag is not whose it is by
+            // the map.
+            self.lose_at(from);
         }
+        false
+    }
+
+    /// Leads to where a block was moved to, on flash or in memory. False where it was
+    /// not where that came from.
+    #[inline(always)]
+    fn lead(&mut self, lba: u64, from: Place, to: Place) -> bool {
+        if self.map.get(lba) == from {
+            self.map.set(lba, to);
+            return true;
+        }
+        self.relink(lba, from, to)
     }
 
     /// A row of survivors can be gathered again.

@@ -27,6 +27,9 @@ use super::collector::Stage;
 use super::map::Place;
 use super::{Cookie, Pblk};
 
+/// No block: nothing leads to what a chunk has there.
+const NOBODY: u64 = u64::MAX;
+
 /// Whether a read failed for good. Other errors say nothing of the medium.
 #[inline]
 pub(super) fn is_lost(status: Status) -> bool {
@@ -92,15 +95,18 @@ impl<D: OpenChannel> Pblk<D> {
         self.stripe.rank(self.geometry.pu_index(self.geometry.chunk_start(chunk)))
     }
 
-    /// A survivor cannot be read. Whose it was is found in the map.
+    /// A survivor cannot be read, or is not what it should be. Whose it was is found in the
+    /// map.
     #[cold]
     pub(super) fn lose_at(&mut self, at: Ppa) {
         let chunk = self.geometry.chunk_index(at);
         if !self.collectors.holders.contains_key(&chunk) {
             self.find_holders(chunk);
         }
-        let lba = self.collectors.holders[&chunk][self.geometry.block(at) as usize];
-        self.lose_block(lba, at);
+        match self.collectors.holders[&chunk][self.geometry.block(at) as usize] {
+            NOBODY => self.invalidate(at),
+            lba => self.lose_block(lba, at),
+        }
     }
 
     /// Finds of each valid block of a victim whose it is, and of all other
@@ -115,7 +121,7 @@ impl<D: OpenChannel> Pblk<D> {
         let wanted = victims.map(|victim| victim as usize).chain([chunk]);
         let wanted = wanted.filter(|victim| !self.collectors.holders.contains_key(victim));
         let mut found: BTreeMap<usize, Vec<u64>> =
-            wanted.map(|victim| (victim, vec![u64::MAX; blocks])).collect();
+            wanted.map(|victim| (victim, vec![NOBODY; blocks])).collect();
         for lba in 0..self.map.blocks() {
             if let Some(at) = self.oldest(self.map.get(lba)).ppa()
                 && let Some(held) = found.get_mut(&self.geometry.chunk_index(at))
@@ -138,7 +144,8 @@ impl<D: OpenChannel> Pblk<D> {
         if self.map.get(lba) == place {
             self.map.set(lba, Place::LOST);
         } else {
-            self.relink(lba, place, Place::LOST);
+            let is_linked = self.relink(lba, place, Place::LOST);
+            assert!(is_linked, "it is the block's newest copy in flash");
         }
         self.counters.lost += 1;
         let record = self.record_lost(lba);

@@ -64,8 +64,9 @@ pub(super) struct Load {
     /// What lies over the pages: by block, and by range.
     pub written: Vec<(u64, Place)>,
     pub gone: Vec<Gone>,
-    /// By chunk: erased since the checkpoint, so that no page leads there.
-    pub erased: Vec<bool>,
+    /// By chunk, its blocks to which pages lead: none where it was erased since the
+    /// checkpoint.
+    pub ends: Vec<u32>,
 }
 
 impl Load {
@@ -92,7 +93,7 @@ impl Load {
             parked: VecDeque::with_capacity(DEPTH),
             written: Vec::new(),
             gone: Vec::new(),
-            erased: vec![false; geometry.chunk_slots()],
+            ends: vec![0; geometry.chunk_slots()],
         };
         load.at.sort_unstable();
         load.jobs = load.plan(geometry).into_iter();
@@ -375,7 +376,7 @@ impl<D: OpenChannel> Pblk<D> {
         changed |= !written.is_empty();
         for lba in blocks {
             let Some(ppa) = self.map.get(lba).ppa() else { continue };
-            let erased = || load.erased[self.geometry.chunk_index(ppa)];
+            let leads = || self.geometry.block(ppa) < load.ends[self.geometry.chunk_index(ppa)];
             let over = |written: &[(u64, Place)]| {
                 written.binary_search_by_key(&lba, |entry| entry.0).is_ok()
             };
@@ -383,7 +384,7 @@ impl<D: OpenChannel> Pblk<D> {
             // only this target wrote.
             let wrong = !self.geometry.contains(ppa)
                 || self.space.is_valid(ppa)
-                || (erased() && !over(load.written_in(&(lba..lba + 1))));
+                || (!leads() && !over(load.written_in(&(lba..lba + 1))));
             if wrong {
                 self.map.install(lba, Place::LOST);
                 changed = true;

@@ -213,7 +213,11 @@ impl<D: OpenChannel> Pblk<D> {
                 let slot = self.units.slot_number(unit, i);
                 let at = Ppa(ppa.0 + u64::from(i));
                 let to = Place::flash(at);
-                if is_user { self.settle(slot, at, to) } else { self.settle_moved(slot, at, to) }
+                if is_user {
+                    self.settle(slot, at, to);
+                } else {
+                    self.settle_moved(slot, at, to);
+                }
             }
         }
         self.row_ended(chunk, ppa);
@@ -290,30 +294,34 @@ impl<D: OpenChannel> Pblk<D> {
         if self.map.get(held.lba) == Place::buffer(slot) {
             self.map.set(held.lba, to);
         } else {
-            self.relink(held.lba, Place::buffer(slot), to);
+            let is_linked = self.relink(held.lba, Place::buffer(slot), to);
+            assert!(is_linked, "a live copy is in its block's chain");
         }
         self.drop_copies(held.old);
     }
 
     /// In the chain of `lba`, below the map, puts `to` in the place of `from`.
-    /// The map's page changes with it: it says what is on flash.
-    pub(super) fn relink(&mut self, lba: u64, from: Place, to: Place) {
+    /// The map's page changes with it: it says what is on flash. False where `from` is
+    /// not in that chain.
+    #[must_use]
+    pub(super) fn relink(&mut self, lba: u64, from: Place, to: Place) -> bool {
         self.map.touch(self.map.page_of(lba));
-        self.rechain(lba, from, to);
+        self.rechain(lba, from, to)
     }
 
     /// The same where what is on flash stays.
-    pub(super) fn rechain(&mut self, lba: u64, from: Place, to: Place) {
+    #[must_use]
+    pub(super) fn rechain(&mut self, lba: u64, from: Place, to: Place) -> bool {
         let mut slot = self.map.get(lba).slot();
         while let Some(number) = slot {
             let held = self.units.slot_mut(number);
             if held.old == from {
                 held.old = to;
-                return;
+                return true;
             }
             slot = held.old.slot();
         }
-        unreachable!("a live copy is in its block's chain");
+        false
     }
 
     /// Gives up a copy and all that are older.

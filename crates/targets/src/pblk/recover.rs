@@ -315,7 +315,8 @@ impl<D: OpenChannel> Pblk<D> {
             if root.number > 0 && !self.is_anchor(chunk) {
                 scan.recount.see_erases(erases, size, next, entry.used == Use::Own);
             }
-            load.erased[chunk] = !same || of.programmed == 0;
+            let has_data = same && entry.used == Use::Data;
+            load.ends[chunk] = if has_data { entry.next.min(of.programmed) } else { 0 };
             let from = match entry.used {
                 _ if !same => 0,
                 Use::None => 0,

@@ -26,7 +26,7 @@ use super::copies::UNKNOWN;
 use super::limiter::CREDIT;
 use super::map::Place;
 use super::mutation::{Mutation, is};
-use super::units::{PAD, Slot, Units};
+use super::units::{Slot, Units};
 
 /// Rows that are programmed and cannot be read yet.
 pub(super) struct Window {
@@ -101,13 +101,13 @@ impl<D: OpenChannel> Pblk<D> {
         for i in 0..self.geometry.row_blocks() {
             let at = Ppa(ppa.0 + u64::from(i));
             let [slot, copy] = [unit, held].map(|unit| self.units.slot_number(unit, i));
-            let Slot { lba, old, live } = *self.units.slot(slot);
-            let is_valid = |from| self.space.is_valid(from);
-            let live = if is_user { live } else { lba != PAD && old.ppa().is_some_and(is_valid) };
+            let Slot { lba, live, .. } = *self.units.slot(slot);
             *self.units.slot_mut(copy) = Slot { lba, old: Place::flash(at), live };
-            match is_user {
-                true => self.settle(slot, at, Place::buffer(copy)),
-                false => self.settle_moved(slot, at, Place::buffer(copy)),
+            if is_user {
+                self.settle(slot, at, Place::buffer(copy));
+            } else {
+                let is_there = self.settle_moved(slot, at, Place::buffer(copy));
+                self.units.slot_mut(copy).live = is_there;
             }
         }
         self.window.held[rank].push(held);
@@ -156,7 +156,8 @@ impl<D: OpenChannel> Pblk<D> {
             if self.map.get(lba) == Place::buffer(slot) {
                 self.map.install(lba, old);
             } else {
-                self.rechain(lba, Place::buffer(slot), old);
+                let is_linked = self.rechain(lba, Place::buffer(slot), old);
+                assert!(is_linked, "a live copy is in its block's chain");
             }
         }
         self.window.free.push(held);

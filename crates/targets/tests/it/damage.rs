@@ -23,8 +23,20 @@ enum Damage {
     Data(usize, u8),
     /// A byte of its tag is another.
     Tag(usize, u8),
+    /// Two words of a page of the map are in each other's place, and its checksum says so.
+    Swapped(usize, usize),
     /// It cannot be read.
     Gone,
+}
+
+/// Puts two words of a page in each other's place, and the checksum right.
+fn swap(page: &mut [u8], tag: &mut [u8], (a, b): (usize, usize)) {
+    for byte in 0..4 {
+        page.swap(4 * a + byte, 4 * b + byte);
+    }
+    let Tag { id, seq } = Tag::load(tag);
+    let sum = xxhash_rust::xxh3::xxh3_64_with_seed(page, id) & u64::from(u32::MAX);
+    Tag { id, seq: sum << 30 | (seq & ((1 << 30) - 1)) }.store(tag);
 }
 
 /// Blocks are damaged when they are read.
@@ -54,6 +66,10 @@ impl Script for Rotten {
         for i in 0..count as usize {
             match self.damage.get(&(at.0 + i as u64)) {
                 Some(Damage::Gone) => return Moved::Failed,
+                Some(&Damage::Swapped(a, b)) if each == BLOCK_BYTES as usize => {
+                    let tag = &mut tags[i * TAG_BYTES..][..TAG_BYTES];
+                    swap(&mut data[i * each..][..each], tag, (a, b));
+                }
                 Some(&Damage::Data(byte, flip)) if byte < each => data[i * each + byte] ^= flip,
                 Some(&Damage::Tag(byte, flip)) if !tags.is_empty() => {
                     tags[i * TAG_BYTES + byte] ^= flip;
@@ -240,6 +256,34 @@ fn each_kind_of_page_is_told() {
     assert!(map_only.as_ref().is_ok_and(|&lost| lost > 0), "the first map page: {map_only:?}");
     let directory = with(true, |own| vec![(own[1].last().unwrap().1, Damage::Data(8, 1))]);
     assert!(directory.is_err() || directory.is_ok_and(|lost| lost == 0));
+}
+
+/// A page of the map that is another, and whole: two blocks of it are each other's. When
+/// they are moved they are not what the map says, and read as errors from then on.
+#[test]
+fn a_page_that_leads_to_others_blocks_is_told_when_these_are_moved() {
+    let (geometry, chunks, mut medium) = Rig::filled(true).end();
+    let own = own_blocks(&geometry, &chunks, &mut medium);
+    let is_first = |(tag, _): &&(Tag, Ppa)| tag.id & 0xffff == 0;
+    for &(_, ppa) in own[0].iter().filter(is_first) {
+        medium.script::<Rotten>().damage.insert(ppa.0, Damage::Swapped(0, 1));
+    }
+    let device = Device::restore(&geometry, &Timing::default(), medium, &chunks).unwrap();
+    let (drive, now) = Pblk::recover(device, config(&geometry), Time::ZERO).unwrap();
+    let mut rig = Rig::new(drive, now, geometry);
+    assert_eq!(rig.block(BlockOp::Read, 0, 0), (Status::SUCCESS, value(1)));
+    let blocks = rig.drive.shape().bytes / BLOCK_BYTES;
+    for i in 0..blocks * 12 {
+        let block = 2 + port::random::mix(i) % (blocks - 2);
+        assert_eq!(rig.block(BlockOp::Write, block, value(block)).0, Status::SUCCESS);
+    }
+    for block in 0..2 {
+        assert_eq!(rig.block(BlockOp::Read, block, 0).0, Status::UNRECOVERED_READ);
+        assert_eq!(rig.block(BlockOp::Write, block, value(block)).0, Status::SUCCESS);
+    }
+    for block in 0..blocks {
+        assert_eq!(rig.block(BlockOp::Read, block, 0), (Status::SUCCESS, value(block)));
+    }
 }
 
 /// Where a block of the table cannot be read the refusal says which.
