@@ -76,6 +76,11 @@ counts! {
         pub merged: u64,
         /// Lives with a map of units of several blocks.
         pub coarse: Kind,
+        /// Lives of drives with memory for a part of their map, and pages of it that were
+        /// read as a request needed them.
+        pub mapped: Kind,
+        /// See above.
+        pub map_reads: u64,
         /// Lives of the tree.
         pub trees: Kind,
         /// Lives of the Redis server, replies that its clients saw, and cuts behind a write or
@@ -167,5 +172,6 @@ impl Counts {
         self.on_disk = of(setup.troubles.on_disk);
         self.layered = of(setup.layers.is_some());
         self.coarse = of(setup.unit > 1);
+        self.mapped = of(setup.map_pages > 0);
     }
 }

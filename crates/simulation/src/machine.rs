@@ -135,6 +135,9 @@ pub struct Machine {
     is_frozen: bool,
     /// What that may have.
     in_cache: InCache,
+    /// All blocks were read since power came, so that a target has found all of its map,
+    /// or had none to find.
+    has_map: bool,
     /// Since power came, something could not be read that is no block's.
     pub(crate) keys_struck: bool,
 }
@@ -166,6 +169,7 @@ impl Machine {
             lacks_a_part: false,
             is_frozen: false,
             in_cache: InCache::of(&setup),
+            has_map: false,
             keys_struck: false,
             setup,
         }
@@ -206,6 +210,8 @@ impl Machine {
                     self.lacks_a_part |= self.in_cache.may_have(block);
                 }
                 Strike::Copy { .. } => {}
+                // What is read again of a map that was found is not needed.
+                Strike::Own(_) if self.has_map && self.setup.map_pages > 0 => {}
                 Strike::Own(id) => {
                     let blocks = self.setup.species.lost_with(&self.setup, id);
                     self.contract.strike_map(blocks);

@@ -291,6 +291,11 @@ fn print(args: &Args, report: &Report) {
     );
     println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
     println!("maps of larger units: {}", kind(&c.coarse));
+    println!(
+        "maps not all in memory: {}; {} pages read as they were needed",
+        kind(&c.mapped),
+        c.map_reads
+    );
     println!("trees: {}", kind(&c.trees));
     println!(
         "Redis servers: {}; {} replies seen, {} cuts after a failed write or flush",

@@ -77,6 +77,7 @@ impl Plan {
         }
         if matches!(self.stack(), Over::Blocks | Over::Layers) {
             setup.take_size(self.seed);
+            setup.take_map_cache(self.seed);
             setup.take_window(self.seed);
             setup.take_openings(self.seed);
             setup.take_units(self.seed);

@@ -336,6 +336,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         protected: false,
         parity: 0,
         unit: 1,
+        map_pages: 0,
         layers: None,
         shares: None,
     }

@@ -3,6 +3,7 @@
 use device::LinkTiming;
 use flash::{Arbitration, Class, Dimensions, Geometry, MultiPlane, Queues, SlcCache, Timing};
 use port::BLOCK_BYTES;
+use targets::pblk::LEAST_MAP_PAGES;
 use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
 use workload::Rng;
 
@@ -92,6 +93,8 @@ pub struct Setup {
     pub parity: u32,
     /// Blocks of a unit of the map; 1 where the target's own is all there is.
     pub unit: u64,
+    /// Pages of the map that the drive has memory for; 0 for all.
+    pub map_pages: u64,
     /// The block layer above all, if there is one.
     pub layers: Option<Layers>,
     /// Which targets share the drive, where there are several.
@@ -123,6 +126,9 @@ const UNITS: u64 = 601;
 
 /// Stream of the random numbers that say which drives are large.
 const SIZE: u64 = 602;
+
+/// Stream of the random numbers that say which drives have memory for a part of their map.
+const MAP_CACHE: u64 = 603;
 
 /// Blocks of a page of the map.
 pub(crate) const MAP_PAGE: u64 = BLOCK_BYTES / 4;
@@ -178,6 +184,7 @@ impl Setup {
             protected: false,
             parity: 0,
             unit: 1,
+            map_pages: 0,
             layers: None,
             shares: None,
         };
@@ -238,12 +245,29 @@ impl Setup {
             return;
         }
         let wanted = between(&mut rng, 1, 4) * MAP_PAGE + rng.below(MAP_PAGE);
+        self.grow(wanted);
+        self.work.blocks = self.work.blocks.max(rng.one_of(&[8, 32]));
+    }
+
+    /// Some drives have memory for four pages of their map, which has more: pages are read
+    /// and written all the time.
+    pub(crate) fn take_map_cache(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, MAP_CACHE);
+        if rng.below(64) > 0 || self.troubles.fatal {
+            return;
+        }
+        let wanted = between(&mut rng, 5, 7) * MAP_PAGE + rng.below(MAP_PAGE);
+        self.grow(wanted);
+        self.map_pages = LEAST_MAP_PAGES;
+    }
+
+    /// More rows a chunk, for so many logical blocks at least.
+    fn grow(&mut self, wanted: u64) {
         let times = wanted.div_ceil(self.blocks());
         let dim = self.geometry.dimensions();
         let dim = Dimensions { pages: dim.pages * times as u32, ..dim };
         self.geometry = Geometry::new(dim).expect("more rows a chunk");
         self.bytes *= times;
-        self.work.blocks = self.work.blocks.max(rng.one_of(&[8, 32]));
     }
 
     /// Some drives map units of several blocks, and change a part of one by writing it anew.
@@ -384,7 +408,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -418,6 +442,7 @@ impl Setup {
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
             if self.unit > 1 { format!(", units of {}", self.unit) } else { String::new() },
+            if self.map_pages > 0 { ", a part of its map in memory" } else { "" },
             self.layers.as_ref().map_or(String::new(), |layers| format!(", {layers:?}")),
             self.shares.as_ref().map_or(String::new(), |shares| format!(", {shares:?}")),
             self.work,

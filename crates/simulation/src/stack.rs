@@ -213,6 +213,12 @@ impl Stack {
         self.of_under(|under| under.target().counters())
     }
 
+    /// Pages of its map that the target read since power came, as a request needed them.
+    pub fn map_reads(&self) -> u64 {
+        let counters = self.of_under(|under| under.target().map_cache());
+        counters.map_or(0, |counters| counters.read)
+    }
+
     /// Whether the drive did not take what its cache has.
     pub fn is_frozen(&self) -> bool {
         match self {

@@ -65,7 +65,9 @@ impl Machine {
     /// only value that each cell may have.
     pub fn check_all(&mut self) -> Result<(), Violation> {
         let seen = |contract: &Contract, cell, value| contract.may_remain(cell, value);
-        self.read_all("after a cut", seen, |contract, block| contract.may_be_lost(block))
+        self.read_all("after a cut", seen, |contract, block| contract.may_be_lost(block))?;
+        self.has_map = true;
+        Ok(())
     }
 
     /// With nothing under way: reads everything, which must be as it was

@@ -52,6 +52,7 @@ impl Living for Machine {
         self.free.extend((0..MOST_AT_ONCE).rev());
         let fresh = !std::mem::replace(&mut self.used, true);
         self.keys_struck = false;
+        self.has_map = fresh;
         let before = self.rig.flash.struck();
         let below = (&self.rig.flash, self.battery.as_ref());
         let started = Stack::start(&self.setup, below, fresh, &troubles, seed);
@@ -95,6 +96,7 @@ impl Living for Machine {
             self.rig.count_cut(&self.setup, counters.collections, counters.erases, delays);
             self.rig.counts.merged += drive.merged();
             self.rig.counts.copied += counters.copied;
+            self.rig.counts.map_reads += drive.map_reads();
         }
         self.in_cache.cut();
         while self.queue.pop().is_some() {}

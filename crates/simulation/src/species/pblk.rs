@@ -22,14 +22,15 @@ const MIRRORS: usize = 2;
 
 impl Subject for Pblk<Lower> {
     fn config(setup: &Setup) -> PblkConfig {
-        let Setup { bytes, data_chunks, streams, idle_collection, victim, seed, .. } = *setup;
+        let Setup { bytes, data_chunks, streams, map_pages, .. } = *setup;
+        let Setup { idle_collection, victim, seed, .. } = *setup;
         let row = u64::from(setup.geometry.row_blocks()) * BLOCK_BYTES;
         PblkConfig {
             bytes,
             data_chunks,
             idle: 0,
             streams,
-            map_pages: 0,
+            map_pages,
             write_buffer: setup.buffer_rows * row,
             idle_collection,
             victim,

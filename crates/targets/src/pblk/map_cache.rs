@@ -23,6 +23,7 @@ use ftl::MapCacheCounters;
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Slots, Time};
 
 use super::map::Map;
+use super::mutation::{Mutation, is};
 use super::{Cookie, DEPTH, Pblk};
 
 /// Reads of pages that may be under way.
@@ -151,6 +152,7 @@ impl MapCache {
         while slot != NONE {
             let Parked { then, next, .. } = self.parked[slot];
             match then.and_then(|page| self.ask([page; 2])[0]) {
+                None if is(Mutation::ForgetParked) && next != NONE => {}
                 Some(page) => self.park(slot, page, None),
                 None => self.ready.push_back(slot),
             }

@@ -35,6 +35,8 @@ ftl::mutations! {
         ReleaseEarly,
         /// A start does not pad what cannot be read yet.
         LeaveWindow,
+        /// Of several requests that wait for a page of the map only the first is answered.
+        ForgetParked,
         /// Zeroes are written sector by sector.
         TearZeroes,
     }
