@@ -81,6 +81,8 @@ counts! {
         pub mapped: Kind,
         /// See above.
         pub map_reads: u64,
+        /// Lives with parity.
+        pub parity: Kind,
         /// Lives of the tree.
         pub trees: Kind,
         /// Lives of the Redis server, replies that its clients saw, and cuts behind a write or
@@ -173,5 +175,6 @@ impl Counts {
         self.layered = of(setup.layers.is_some());
         self.coarse = of(setup.unit > 1);
         self.mapped = of(setup.map_pages > 0);
+        self.parity = of(setup.parity > 0);
     }
 }

@@ -9,17 +9,18 @@ use std::rc::Rc;
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use faults::{DelayPort, FaultPort, WrongPort};
 use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
-use parity::{Parity, ParityError};
+use parity::ParityError;
 use port::{Port, Ring, Slots, Status, Time};
 
 use crate::power::{Flash, Power, Powered};
+use crate::rebuilt::Rebuilt;
 use crate::trouble::Troubles;
 
 /// Commands that may be on their way through the faults.
-const DEPTH: usize = 256;
+pub(crate) const DEPTH: usize = 256;
 
 /// Marks a command that has its number below already.
-const NUMBERED: u64 = 1 << 63;
+pub(crate) const NUMBERED: u64 = 1 << 63;
 
 /// A drive, the faults in front of it, if there are any, and parity.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
@@ -29,7 +30,7 @@ pub enum Drive {
     /// With faults.
     Faulty(Box<Faulty>),
     /// With parity over one of these.
-    Parity(Box<Parity<Drive>>),
+    Parity(Box<Rebuilt>),
 }
 
 /// A command on its way: its own number, and what it is about.
@@ -86,11 +87,11 @@ impl Drive {
     ///
     /// # Errors
     /// As [`Parity::new`].
-    pub fn with_parity(self, width: u32) -> Result<Drive, ParityError> {
+    pub fn with_parity(self, width: u32, flash: &Flash) -> Result<Drive, ParityError> {
         if width == 0 {
             return Ok(self);
         }
-        Ok(Drive::Parity(Box::new(Parity::new(self, width)?)))
+        Ok(Drive::Parity(Box::new(Rebuilt::new(self, flash, width)?)))
     }
 
     fn powered(&self) -> &Powered {
@@ -171,7 +172,9 @@ impl Port for Noted {
             self.sent.give(number);
             one.cookie = cookie;
             if !one.status.is_ok() && one.status != Status::HIGH_ECC {
-                self.flash.note_failed(op, ppa, one.status, one.failed);
+                let list = one.list.as_ref().filter(|_| op != VectorOp::Copy);
+                let at = |i| list.map_or(Ppa(ppa.0 + i as u64), |list| list.from[i]);
+                self.flash.note_failed(op, at, one.status, one.failed);
             }
         }
     }

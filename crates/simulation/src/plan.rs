@@ -76,6 +76,9 @@ impl Plan {
             setup.take_layers(self.seed);
         }
         if matches!(self.stack(), Over::Blocks | Over::Layers) {
+            if !sound {
+                setup.take_member_faults(self.seed);
+            }
             setup.take_size(self.seed);
             setup.take_map_cache(self.seed);
             setup.take_window(self.seed);

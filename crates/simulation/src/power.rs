@@ -6,12 +6,11 @@
 //! bytes of several operations, between any two of them.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 
-use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{BlockBits, Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag, Timing};
-use port::{BLOCK_BYTES, OutOfMemory, Port, Ring, Status, Time};
+use device::{Device, OpenChannel, VectorCmd, VectorDone};
+use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Timing};
+use port::{OutOfMemory, Port, Ring, Time};
 use workload::Rng;
 
 use crate::breaks::{Break, Wrong};
@@ -20,7 +19,11 @@ use crate::nature::Wear;
 use crate::setup::Setup;
 use crate::shared::Home;
 use crate::store::Store;
+use crate::superblocks::Superblocks;
 use crate::trouble::{Strike, Struck};
+use strikes::BelowParity;
+
+mod strikes;
 
 /// Events without a completion after which a drive is said to hang.
 const PATIENCE: u64 = 1_000_000;
@@ -143,6 +146,9 @@ pub struct Remains {
     struck: Struck,
     /// Chunks of which a program or an erase failed since power came.
     failed: Vec<bool>,
+    /// Where parity puts its blocks, and what it did not get or do since power came.
+    superblocks: Option<Superblocks>,
+    below: BelowParity,
 }
 
 impl Remains {
@@ -153,51 +159,7 @@ impl Remains {
             medium => medium.read(at, 1, data, tag),
         }
     }
-
-    /// What the copy at `at` is of.
-    fn strike(&mut self, at: Ppa) -> Option<Strike> {
-        let mut tag = [0; TAG_BYTES];
-        let index = self.geometry.chunk_index(at);
-        let first = match self.homes.get(index) {
-            None => 0,
-            Some(&Home::Blocks(first)) => first,
-            Some(Home::Keys) => return Some(Strike::Keys),
-        };
-        let chunk = &self.chunks[index];
-        if chunk.failed_of(self.geometry.block(at), 1) != 0 {
-            // It was never programmed.
-            return None;
-        }
-        if self.truth(at, &mut [], &mut tag) != Moved::Done {
-            return None;
-        }
-        let block = Tag::load(&tag).id;
-        if block == u64::MAX {
-            return None;
-        } else if block >= OWN {
-            return Some(Strike::Own(block));
-        }
-        // Whole, where it was stored so, else as much as is kept.
-        let kept = self.medium.kept() as usize;
-        for bytes in [BLOCK_BYTES as usize, kept] {
-            let mut data = vec![0; bytes];
-            if self.truth(at, &mut data, &mut []) == Moved::Done {
-                let block = first + block;
-                return Some(Strike::Copy { block, values: words(&data[..kept]) });
-            }
-        }
-        None
-    }
 }
-
-/// The first word of each sector of a block, or of all that is kept of it.
-fn words(data: &[u8]) -> Vec<u64> {
-    let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-    data.chunks(port::SECTOR_BYTES as usize).map(word).collect()
-}
-
-/// The least tag id of a target's own blocks.
-const OWN: u64 = 1 << 56;
 
 /// Flash that outlives its drives, and the power of all of them.
 #[derive(Clone)]
@@ -228,6 +190,8 @@ impl Flash {
             strikes: Vec::new(),
             struck: Struck::default(),
             failed: vec![false; geometry.chunk_slots()],
+            superblocks: Superblocks::of(setup),
+            below: BelowParity::default(),
         };
         let (remains, power) = (Rc::new(RefCell::new(remains)), Rc::new(Power::new()));
         Ok(Flash { remains, power, kept, cached, sound: broken.is_none() })
@@ -241,36 +205,6 @@ impl Flash {
     /// Its power, to be kept.
     pub fn shared_power(&self) -> &Rc<Power> {
         &self.power
-    }
-
-    /// Takes note of an operation that failed: what it concerned. `failed` says
-    /// which blocks from `ppa` on.
-    pub fn note_failed(&self, op: VectorOp, ppa: Ppa, status: Status, failed: BlockBits) {
-        let remains = &mut *self.remains.borrow_mut();
-        match op {
-            VectorOp::Read if status == Status::UNRECOVERED_READ => {
-                for i in (0..u64::from(BlockBits::BITS)).filter(|i| failed >> i & 1 == 1) {
-                    remains.struck.reads += 1;
-                    let strike = remains.strike(Ppa(ppa.0 + i));
-                    remains.strikes.extend(strike);
-                }
-            }
-            // A copy is sent with the address that it writes to.
-            VectorOp::Write | VectorOp::Copy => {
-                remains.struck.programs += 1;
-                remains.failed[remains.geometry.chunk_index(ppa)] = true;
-            }
-            VectorOp::Reset => {
-                remains.struck.erases += 1;
-                remains.failed[remains.geometry.chunk_index(ppa)] = true;
-            }
-            _ => {}
-        }
-    }
-
-    /// Takes what was struck since this was last asked.
-    pub fn take_strikes(&self) -> Vec<Strike> {
-        std::mem::take(&mut self.remains.borrow_mut().strikes)
     }
 
     /// How often faults struck.
@@ -291,18 +225,6 @@ impl Flash {
         let remains = self.remains.borrow();
         let bad = remains.chunks.iter().filter(|chunk| chunk.state == ChunkState::Offline);
         bad.fold((0, 0), |(all, new), chunk| (all + 1, new + u64::from(chunk.wear == 0)))
-    }
-
-    /// How many of a unit's chunks of these numbers are of no use to a target:
-    /// given up, or a program or an erase of them failed.
-    pub fn hurt(&self, pu: usize, numbers: Range<u32>) -> u32 {
-        let remains = self.remains.borrow();
-        let hurt = |number: u32| {
-            let chunk = remains.geometry.chunk_of(pu, number);
-            let held = &remains.chunks[chunk];
-            remains.failed[chunk] || held.state == ChunkState::Offline || held.has_failed()
-        };
-        numbers.map(|number| u32::from(hurt(number))).sum()
     }
 
     /// Kills, crashes and errors of the disk below a drive file.
@@ -342,6 +264,7 @@ impl Flash {
             let remains = &mut *self.remains.borrow_mut();
             remains.medium.cut(seed, &mut remains.chunks);
             remains.failed.fill(false);
+            remains.below = BelowParity::default();
             (remains.geometry, remains.chunks.clone(), remains.wear.clone(), remains.seed)
         };
         let medium = self.clone();

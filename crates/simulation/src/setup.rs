@@ -130,6 +130,9 @@ const SIZE: u64 = 602;
 /// Stream of the random numbers that say which drives have memory for a part of their map.
 const MAP_CACHE: u64 = 603;
 
+/// Stream of the random numbers that say what fails below parity.
+const MEMBERS: u64 = 604;
+
 /// Blocks of a page of the map.
 pub(crate) const MAP_PAGE: u64 = BLOCK_BYTES / 4;
 
@@ -394,8 +397,24 @@ impl Setup {
         let chunks = with_reserve(seen).chunks;
         let geometry = Geometry::new(Dimensions { chunks, ..dim });
         self.geometry = geometry.expect("the ranges are those of a geometry");
-        let seen = parity::geometry(&self.geometry, width).expect("the width divides the units");
-        self.bytes = space(&seen) * fill / 100 * BLOCK_BYTES;
+        self.bytes = space(&self.seen()) * fill / 100 * BLOCK_BYTES;
+    }
+
+    /// Below some drives with parity operations fail. Not over a cache, which may lose what
+    /// parity is to give back.
+    pub(crate) fn take_member_faults(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, MEMBERS);
+        if self.parity > 0 && !self.troubles.cached && rng.below(2) == 0 {
+            self.troubles.fail_members(&mut rng);
+        }
+    }
+
+    /// The geometry that a target sees: with parity, of superblocks.
+    pub fn seen(&self) -> Geometry {
+        match self.parity {
+            0 => self.geometry,
+            width => parity::geometry(&self.geometry, width).expect("the width divides the units"),
+        }
     }
 
     /// Logical blocks.
@@ -563,10 +582,7 @@ mod tests {
         assert!(some(&|s| s.parity > 0) && some(&|s| s.idle_collection > 0));
         assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));
         let fill = |s: &Setup| {
-            let seen = match s.parity {
-                0 => s.geometry,
-                width => parity::geometry(&s.geometry, width).unwrap(),
-            };
+            let seen = s.seen();
             // Those that are there to be lost come on top.
             let spare = s.troubles.wear.as_ref().map_or(0, |wear| wear.spare);
             let chunks = s.data_chunks - spare;

@@ -72,7 +72,7 @@ impl Under {
         let drive = flash.drive(&setup.timing, fresh, seed)?;
         let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
-        let drive = drive.with_parity(setup.parity).expect("a setup's width fits its drive");
+        let drive = drive.with_parity(setup.parity, flash).expect("a setup's width fits its drive");
         let buffer = (setup.buffer_rate > 0).then(|| BufferMemory::new(setup.buffer_rate));
         let lower: Lower = match (setup.link_at, &buffer) {
             (LinkAt::Below, _) => Box::new(Link::new(setup.link, drive)),

@@ -4,7 +4,8 @@
 //! loses, or operations fail or are late, for
 //! a moment or for good. All of it comes from the life's seed.
 
-use faults::{Delay, DelayRule, FaultRule, MediumRule, Operation, Rule, Span, Trigger};
+use faults::{Access, Delay, DelayRule, FaultRule, MediumFault, MediumRule, Operation, Rule};
+use faults::{Span, Trigger};
 use flash::Geometry;
 use port::Status;
 use workload::Rng;
@@ -40,6 +41,10 @@ counts! {
     pub struct Struck {
         /// Blocks that a read did not give.
         pub reads: u64,
+        /// Blocks that a member below parity did not give.
+        pub members: u64,
+        /// Superblocks that took no more writes as such a block was needed to go on.
+        pub closed: u64,
         /// Programs that failed.
         pub programs: u64,
         /// Erases that failed.
@@ -158,6 +163,27 @@ impl Troubles {
         if rng.below(8) == 0 {
             self.fatal = true;
             self.operations.push(self.bad_place(rng, geometry));
+        }
+    }
+
+    /// Below parity: members do not give blocks, or forget them; programs and erases of
+    /// theirs fail, which they remember.
+    pub(crate) fn fail_members(&mut self, rng: &mut Rng) {
+        let kinds = 1 + rng.below(15);
+        let reads = with(rng.one_of(&[3e-2, 1e-2, 1e-3]));
+        if kinds & 1 > 0 {
+            self.operations.push(fails(Operation::Read, reads, rng.below(3) == 0));
+        }
+        let fail = |on| MediumFault::Fail { on, permanent: false };
+        for (bit, fault, rates) in [
+            (2, fail(Access::Program), [2e-3, 2e-4]),
+            (4, fail(Access::Reset), [5e-3, 5e-4]),
+            (8, MediumFault::BitRot, [1e-3, 1e-4]),
+        ] {
+            if kinds & bit > 0 {
+                let trigger = with(rng.one_of(&rates));
+                self.damage.push(MediumRule { fault, trigger });
+            }
         }
     }
 

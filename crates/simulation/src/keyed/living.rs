@@ -39,14 +39,15 @@ impl Living for World {
     fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
         assert!(self.powered.target.is_none(), "power comes after it went");
         let setup = &self.drive.setup;
-        let Powered { rig, target, now, .. } = &mut self.powered;
+        let Powered { rig, target, now, unread_before, .. } = &mut self.powered;
+        *unread_before = rig.flash.struck().reads;
         let (seed, troubles) = rig.power_up(setup, events);
         *now = Time::ZERO;
         let (flash, fresh) = (&rig.flash, rig.starts == 1);
         let powered = flash.drive(&setup.timing, fresh, seed).expect("memory for a drive");
         let below = Drive::new(powered, flash, &troubles, seed);
         let below = below.expect("the rules are for vector commands");
-        let below = below.with_parity(setup.parity).expect("a setup's width fits its drive");
+        let below = below.with_parity(setup.parity, flash).expect("a setup's width fits its drive");
         match Kv::recover(below, self.drive.config, Time::ZERO) {
             _ if rig.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
             _ if rig.is_off() => Ok(rig.cut_in_start(*now, events)),
@@ -56,12 +57,13 @@ impl Living for World {
                 self.host.started(*target.shape());
                 Ok(rig.started(at, || format!("power comes: {:?}", target.recovery())))
             }
+            Err(error) if rig.flash.struck().reads > *unread_before => Ok(rig.refused(*now, error)),
             Err(error) => Err(wrong(None, format!("recovery failed: {error}"))),
         }
     }
 
     fn power_down(&mut self) {
-        let Powered { rig, target, now, done } = &mut self.powered;
+        let Powered { rig, target, now, done, .. } = &mut self.powered;
         rig.flash.power().off();
         rig.note(*now, |_| true, || "power goes".into());
         if let Some(target) = target.take() {
@@ -92,7 +94,7 @@ impl Living for World {
     }
 
     fn step(&mut self) -> Result<bool, Violation> {
-        let Powered { rig, target: Some(target), now, done } = &mut self.powered else {
+        let Powered { rig, target: Some(target), now, done, .. } = &mut self.powered else {
             return Ok(false);
         };
         if rig.is_off() {

@@ -24,6 +24,8 @@ pub(super) struct Powered {
     pub target: Option<Kv<Below>>,
     pub now: Time,
     pub done: Ring<KvDone>,
+    /// Blocks that could not be read before power came.
+    pub unread_before: u64,
 }
 
 impl World {
@@ -34,6 +36,7 @@ impl World {
             target: None,
             now: Time::ZERO,
             done: Ring::new(MOST_AT_ONCE),
+            unread_before: 0,
         };
         let host = Host::new(drive.names, drive.most, drive.depth, drive.room, drive.config.seed);
         World { drive, host, powered }
@@ -54,14 +57,10 @@ impl World {
     }
 
     pub(super) fn completed(&mut self, done: KvDone) -> Result<(), Violation> {
+        let excuse = self.powered.excuse();
         let Powered { rig, now, .. } = &mut self.powered;
-        self.host.completed(done, excuse(rig), rig, *now)
+        self.host.completed(done, excuse, rig, *now)
     }
-}
-
-/// Chunks of which programs failed are lost.
-fn excuse(rig: &Rig) -> Excuse {
-    Excuse { unread: false, unwritten: rig.flash.struck().damage > 0 }
 }
 
 impl Site for Powered {
@@ -73,8 +72,11 @@ impl Site for Powered {
         self.now
     }
 
+    /// Chunks of which programs failed are lost.
     fn excuse(&self) -> Excuse {
-        excuse(&self.rig)
+        let struck = self.rig.flash.struck();
+        let unwritten = struck.damage > 0 || struck.closed > 0;
+        Excuse { unread: struck.reads > self.unread_before, unwritten }
     }
 
     fn act(&mut self, req: KvReq) -> Result<KvDone, Violation> {

@@ -66,7 +66,8 @@ impl Machine {
     pub(super) fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
         let StartError::Target(error) = error else { return false };
         let (setup, flash, now) = (&self.setup, &self.rig.flash, self.rig.flash.struck());
-        let (unread, unwritten) = (now.reads > before.reads, now.programs > before.programs);
+        let unread = now.reads > before.reads;
+        let unwritten = now.programs > before.programs || now.closed > before.closed;
         setup.species.may_refuse(&**error, &Refusal { setup, flash, unread, unwritten })
     }
 
@@ -76,7 +77,7 @@ impl Machine {
     }
 
     fn flash_in_words(&self) -> String {
-        let geometry = &self.setup.geometry;
+        let geometry = &self.setup.seen();
         let hurt = |pu| self.rig.flash.hurt(pu, 0..geometry.chunks());
         let all: Vec<u32> = geometry.pus_channels_first().map(hurt).collect();
         format!("the units, of {} data chunks each, lost {all:?}", self.setup.data_chunks)

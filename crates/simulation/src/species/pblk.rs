@@ -71,7 +71,7 @@ pub(crate) struct Part {
 
 impl Part {
     fn whole(setup: &Setup) -> Part {
-        let geometry = &setup.geometry;
+        let geometry = &setup.seen();
         Part {
             pus: geometry.pus_channels_first().collect(),
             chunks: 0..geometry.chunks(),
@@ -87,7 +87,9 @@ impl Part {
             PblkError::Unread { status: Status::UNRECOVERED_READ, .. } | PblkError::Root => {
                 refusal.unread
             }
-            PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => refusal.unwritten,
+            PblkError::Recovery(
+                Status::WRITE_FAILED_WRITE_NEXT_UNIT | Status::CHUNK_EARLY_CLOSE,
+            ) => refusal.unwritten,
             PblkError::Anchors => self.has_no_roots(refusal.flash),
             _ => false,
         }
