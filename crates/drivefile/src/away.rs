@@ -38,19 +38,21 @@ pub fn read_again(storage: &dyn FileIo, offset: u64, bytes: &mut [u8]) -> io::Re
 }
 
 /// Why a write was refused as what the disk cannot read is. An error that [`is_unreadable`]
-/// is of what lies beside it, in pages that are written in part and so read before.
+/// is of what lies beside it, in pages that are written in part and so read before: it is
+/// asked for as often as what is read.
 #[cold]
 pub fn why_unwritten(storage: &dyn FileIo, (offset, len): (u64, usize), e: io::Error) -> io::Error {
     let pages = (offset / PAGE..(offset + len as u64).div_ceil(PAGE)).map(|page| page * PAGE);
     let mut bytes = [0; PAGE as usize];
-    let mut is_damaged = |page| {
+    for page in pages {
         forget(storage, page);
-        storage.read(page, &mut bytes).is_err_and(|e| is_unreadable(&e))
-    };
-    if !pages.into_iter().any(&mut is_damaged) {
-        return io::Error::other(format!("{e}, of what can be read there"));
+        if storage.read(page, &mut bytes).is_err_and(|e| is_unreadable(&e))
+            && let Err(again) = read_again(storage, page, &mut bytes)
+        {
+            return again;
+        }
     }
-    others_are_read(storage, offset).err().unwrap_or(e)
+    io::Error::other(format!("{e}, of what can be read there"))
 }
 
 /// Fails where the disk does not read a third of other places either.

@@ -71,6 +71,19 @@ fn a_write_to_a_disk_that_is_away_is_no_damage_of_its_blocks() {
     assert_eq!(readable(&mut drive, start), [true; 8]);
 }
 
+/// Who is told that a program failed gives the chunk up.
+#[test]
+fn a_disk_that_is_away_for_a_moment_is_no_damage_of_a_write() {
+    for lasts in 1..12 {
+        let disk = Disk::default();
+        let (mut drive, _) = full(&disk);
+        disk.set_away(0..lasts);
+        let other = drive.header().geometry.chunk_start(4);
+        assert_eq!(program(&mut drive, other, &blocks(8..10)), Moved::Failed);
+        assert!(drive.error().is_some(), "away for {lasts}");
+    }
+}
+
 /// Whenever it goes, for however long: who was told that blocks are lost which were not synced
 /// would cut them off.
 #[test]
