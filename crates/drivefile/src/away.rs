@@ -14,6 +14,7 @@ use std::io;
 
 use crate::FileIo;
 use crate::file_io::is_unreadable;
+use crate::mutation::{self, Mutation};
 
 /// How far from a place others are looked at, before and behind it, in bytes, and how much
 /// of them: what the system reads at once.
@@ -53,6 +54,11 @@ pub fn why_unwritten(storage: &dyn FileIo, (offset, len): (u64, usize), e: io::E
         }
     }
     io::Error::other(format!("{e}, of what can be read there"))
+}
+
+/// Whether what was read again failed as the disk is away, or worse, and not for damage.
+pub fn is_away(e: &io::Error) -> bool {
+    !is_unreadable(e) && !mutation::is(Mutation::TakeForLost)
 }
 
 /// Fails where the disk does not read a third of other places either.

@@ -195,8 +195,7 @@ impl Disk {
     }
 
     /// It can not do these of the next reads and writes. What it has stays.
-    #[cfg(test)]
-    pub(crate) fn set_away(&self, which: Range<u64>) {
+    pub fn set_away(&self, which: Range<u64>) {
         let inner = &mut *self.inner();
         (inner.away, inner.asked) = (which, 0);
     }

@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 use flash::{Chunk, Medium, Moved, Ppa};
 use port::lazy::room_for;
 
+use crate::away::is_away;
 pub(crate) use self::chunks::sum_of;
 use crate::blocks::{Blocks, Unreadable, When};
 use crate::claim::{self, Claimed};
@@ -422,7 +423,7 @@ impl Medium for DriveFile {
         let life = chunk.map(|chunk| chunk.chunk.wear);
         match life.map(|life| self.blocks.read(at, count, data, tags, life)) {
             Some(Ok(())) => Moved::Done,
-            Some(Err(Unreadable::System(e))) if !is_unreadable(&e) => self.fail_reading(&e),
+            Some(Err(Unreadable::System(e))) if is_away(&e) => self.fail_reading(&e),
             Some(Err(_)) => Moved::Failed,
             None => {
                 data.fill(0);

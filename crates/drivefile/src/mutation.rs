@@ -17,6 +17,10 @@ pub enum Mutation {
     GiveBackAtOnce,
     /// An erased chunk is programmed then.
     ReuseAtOnce,
+    /// What cannot be read as the disk is away is taken for lost.
+    TakeForLost,
+    /// A descriptor that cannot be written stops nothing.
+    GoOnUnwritten,
 }
 
 #[cfg(any(test, feature = "disk"))]
@@ -29,6 +33,9 @@ impl Mutation {
         Mutation::DoneEarly,
         Mutation::GiveBackUnsynced,
     ];
+
+    /// Those that a disk shows which fails reads or writes.
+    pub const FAILING: [Mutation; 2] = [Mutation::TakeForLost, Mutation::GoOnUnwritten];
 
     /// Those that a cut shows where what came with the last sync is damaged, too.
     pub const DAMAGED: [Mutation; 2] = [Mutation::GiveBackAtOnce, Mutation::ReuseAtOnce];

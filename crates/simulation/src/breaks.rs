@@ -91,6 +91,7 @@ impl Break {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
         let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
         let blocks = blocks.chain(drivefile::mutation::Mutation::ALL.map(Break::File));
+        let blocks = blocks.chain(drivefile::mutation::Mutation::FAILING.map(Break::File));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
         let blocks = blocks.chain(BatchBreak::all().map(Break::Batch));
         let blocks = blocks.chain(keyed::breaks().map(Break::Keyed));

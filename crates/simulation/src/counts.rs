@@ -3,6 +3,7 @@
 use port::BlockOp;
 
 use crate::nature::Kind;
+use crate::ondisk::DiskCounts;
 use crate::power::Flash;
 use crate::setup::Setup;
 use crate::trouble::Struck;
@@ -101,13 +102,9 @@ counts! {
         pub tenants_came: u64,
         /// Lives in a drive file.
         pub on_disk: Kind,
-        /// How often the host of a drive file was killed, crashed, and was told
-        /// that its disk lost something.
-        pub disk_kills: u64,
-        /// See above.
-        pub disk_crashes: u64,
-        /// See above.
-        pub disk_errors: u64,
+        /// What became of them.
+        #[serde(flatten)]
+        pub disk: DiskCounts,
         /// Chunks that were bad when their drive or its life ended, and those of
         /// them that were so from the factory.
         pub bad_chunks: u64,
@@ -154,10 +151,7 @@ impl Counts {
 
     /// Adds what was done to a drive's flash, and to the disk that it is on.
     pub(crate) fn add_flash(&mut self, flash: &Flash) {
-        let [kills, crashes, lost] = flash.disk_counts();
-        self.disk_kills += kills;
-        self.disk_crashes += crashes;
-        self.disk_errors += lost;
+        self.disk += flash.disk_counts();
         self.struck += flash.struck();
         let (bad, factory_bad) = flash.bad_chunks();
         self.bad_chunks += bad;

@@ -6,6 +6,7 @@ use crate::breaks::Break;
 use crate::counts::Counts;
 use crate::machine::{Machine, Violation, wrong};
 use crate::nature::Kind;
+use crate::ondisk::DiskTrouble;
 use crate::plan::{Over, Plan};
 use crate::rig::Rig;
 use crate::setup::Setup;
@@ -16,6 +17,9 @@ const READ_ONLY_CYCLES: u32 = 2;
 
 /// Stream of the random numbers that say which cuts in recovery may come late.
 const LATE: u64 = 600;
+
+/// Stream of the random numbers of what disks fail.
+const DISK: u64 = 605;
 
 /// Events of a recovery, at one of which such a cut comes: some of them are behind its
 /// first programs.
@@ -172,7 +176,8 @@ pub(crate) fn refuses(starts: u32) -> Violation {
 /// Lives the life of a plan with its drive and host.
 pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
     let (rng, late) = (Rng::new(plan.seed, 2), Rng::new(plan.seed, LATE));
-    let mut life = Life { living, rng, late, read_only: 0 };
+    let disk = Rng::new(plan.seed, DISK);
+    let mut life = Life { living, rng, late, disk, read_only: 0 };
     let violation = life.all(plan.cycles).err();
     let mut living = life.living;
     let state = living.end();
@@ -196,6 +201,7 @@ struct Life<L> {
     living: L,
     rng: Rng,
     late: Rng,
+    disk: Rng,
     /// Cycles at whose end the drive took no writes, one after the other.
     read_only: u32,
 }
@@ -229,7 +235,7 @@ impl<L: Living> Life<L> {
 
     /// The quiet end of a life.
     fn rest(&mut self) -> Result<(), Violation> {
-        self.living.rig().flash.fail_sync(None);
+        self.living.rig().flash.heal_disk();
         for _ in 0..L::CYCLE / 2 {
             self.one_more()?;
         }
@@ -271,7 +277,11 @@ impl<L: Living> Life<L> {
     fn work(&mut self, requests: u64) -> Result<(), Violation> {
         if self.living.setup().troubles.on_disk && self.rng.one_in(12) {
             let syncs = self.rng.below(60);
-            self.living.rig().flash.fail_sync(Some(syncs));
+            self.living.rig().flash.fail_disk(DiskTrouble::Sync(syncs));
+        }
+        if self.living.setup().troubles.disk && self.disk.one_in(6) {
+            let trouble = DiskTrouble::any(&mut self.disk);
+            self.living.rig().flash.fail_disk(trouble);
         }
         for _ in 0..requests {
             if self.living.rig().is_off() {

@@ -283,11 +283,14 @@ fn print(args: &Args, report: &Report) {
         c.withheld
     );
     println!(
-        "drive files: {}; {} kills, {} crashes, {} errors of the disk",
+        "drive files: {}; {} kills, {} crashes, {} syncs that lost something, {} stops by other \
+         errors, {} not opened as the disk was away",
         kind(&c.on_disk),
-        c.disk_kills,
-        c.disk_crashes,
-        c.disk_errors
+        c.disk.disk_kills,
+        c.disk.disk_crashes,
+        c.disk.disk_errors,
+        c.disk.disk_stops,
+        c.disk.disk_away
     );
     println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
     println!("maps of larger units: {}", kind(&c.coarse));

@@ -4,22 +4,64 @@
 //! A cut is a kill, which leaves what the host's cache has, or a crash, which
 //! leaves any part of what was not synced; a crash may follow a kill. The file
 //! is then opened again, with cuts in that. A host that is told of an error
-//! stops, as a drive file takes nothing more: that is a cut, too.
+//! stops, as a drive file takes nothing more: that is a cut, too. So it is where the disk
+//! fails a write, is full, or is away: then it may be so for some openings more.
 
 use drivefile::disk::{Disk, Rng};
 use drivefile::{CacheMode, DriveFile, FileError, Header};
 use faults::PowerCut;
 use flash::{Chunk, Medium, Moved, Ppa};
 
+use crate::counts::counts;
 use crate::setup::Setup;
+
+counts! {
+    /// What became of drive files.
+    pub struct DiskCounts {
+        /// How often the host was killed, crashed, and was told that its disk lost
+        /// something.
+        pub disk_kills: u64,
+        /// See above.
+        pub disk_crashes: u64,
+        /// See above.
+        pub disk_errors: u64,
+        /// How often a file stopped as the disk failed a write, was full or was away.
+        pub disk_stops: u64,
+        /// How often one was not opened as the disk was away.
+        pub disk_away: u64,
+    }
+}
+
+/// What a disk fails.
+#[derive(Clone, Copy, Debug)]
+pub enum DiskTrouble {
+    /// After so many more syncs one.
+    Sync(u64),
+    /// After so many more writes one, as a disk that is full.
+    Write(u64),
+    /// It has room for so many more bytes.
+    Room(u64),
+    /// After so many more reads and writes so many.
+    Away(u64, u64),
+}
+
+impl DiskTrouble {
+    /// Any but that of a sync.
+    pub fn any(rng: &mut workload::Rng) -> DiskTrouble {
+        match rng.below(3) {
+            0 => DiskTrouble::Write(rng.below(300)),
+            1 => DiskTrouble::Room(rng.below(300_000)),
+            _ => DiskTrouble::Away(rng.below(600), rng.one_of(&[1, 3, 20, 200])),
+        }
+    }
+}
 
 /// The medium.
 pub struct OnDisk {
     disk: Disk,
     /// None when it was closed.
     file: Option<DriveFile>,
-    /// Kills, crashes, and errors of the disk so far.
-    counts: [u64; 3],
+    counts: DiskCounts,
 }
 
 impl OnDisk {
@@ -31,16 +73,29 @@ impl OnDisk {
         let disk = Disk::default();
         let file = DriveFile::create_on(disk.storage(), &header, false);
         let file = Some(file.expect("a disk without errors"));
-        OnDisk { disk, file, counts: [0; 3] }
+        OnDisk { disk, file, counts: DiskCounts::default() }
     }
 
-    /// After so many more syncs one fails; or none does.
-    pub fn fail_sync(&self, syncs: Option<u64>) {
-        self.disk.fail_sync(syncs);
+    /// The disk will fail something.
+    pub fn fail(&self, trouble: DiskTrouble) {
+        match trouble {
+            DiskTrouble::Sync(syncs) => self.disk.fail_sync(Some(syncs)),
+            DiskTrouble::Write(writes) => self.disk.fail_write(Some(writes)),
+            DiskTrouble::Room(bytes) => self.disk.set_room(Some(bytes)),
+            DiskTrouble::Away(from, asked) => self.disk.set_away(from..from + asked),
+        }
     }
 
-    /// Kills, crashes, and errors of the disk so far.
-    pub fn counts(&self) -> [u64; 3] {
+    /// It fails nothing more.
+    pub fn heal(&self) {
+        self.disk.fail_sync(None);
+        self.disk.fail_write(None);
+        self.disk.set_room(None);
+        self.disk.set_away(0..0);
+    }
+
+    /// What became of it so far.
+    pub fn counts(&self) -> DiskCounts {
         self.counts
     }
 
@@ -48,7 +103,7 @@ impl OnDisk {
     pub fn has_stopped(&self) -> bool {
         match self.file.as_ref().and_then(DriveFile::error) {
             None => false,
-            Some(FileError::System { .. }) => true,
+            Some(FileError::System { .. } | FileError::Away { .. }) => true,
             Some(error) => panic!("the drive file was used wrongly: {error}"),
         }
     }
@@ -64,20 +119,24 @@ impl OnDisk {
         loop {
             if rng.one_in(3) {
                 self.disk.kill();
-                self.counts[0] += 1;
+                self.counts.disk_kills += 1;
             } else {
                 self.disk.crash(rng);
-                self.counts[1] += 1;
+                self.counts.disk_crashes += 1;
             }
-            self.disk.set_fuse(if rng.one_in(4) { Some(rng.below(8)) } else { None });
+            let fuse = if rng.one_in(4) { Some(rng.below(8)) } else { None };
+            self.disk.set_fuse(fuse);
             match DriveFile::open_on(self.disk.storage(), false, false) {
                 Ok(mut opened) => {
                     self.disk.set_fuse(None);
+                    self.disk.set_away(0..0);
                     opened.medium.defer_syncs(rng.below(6) as u32);
                     self.file = Some(opened.medium);
                     return opened.chunks;
                 }
-                Err(FileError::System { .. }) => {}
+                Err(FileError::System { .. }) => {
+                    self.counts.disk_away += u64::from(fuse.is_none());
+                }
                 Err(error) => panic!("a drive file that was only cut does not open: {error}"),
             }
         }
@@ -118,8 +177,11 @@ impl Medium for OnDisk {
 
 impl PowerCut for OnDisk {
     fn power_cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
-        self.file = None;
-        self.counts[2] += u64::from(self.disk.take_lost());
+        let file = self.file.take();
+        let has_lost = self.disk.take_lost();
+        let has_stopped = file.is_some_and(|file| file.error().is_some());
+        self.counts.disk_errors += u64::from(has_lost);
+        self.counts.disk_stops += u64::from(has_stopped && !has_lost);
         chunks.copy_from_slice(&self.open(&mut Rng(seed)));
     }
 }

@@ -70,7 +70,8 @@ impl Plan {
         let sound = self.broken.is_some() && self.seed.is_multiple_of(2);
         let mut setup = if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) };
         if matches!(self.broken, Some(Break::File(_))) {
-            setup.troubles = Troubles { cached: true, on_disk: true, ..Troubles::default() };
+            let (cached, on_disk, disk) = (true, true, true);
+            setup.troubles = Troubles { cached, on_disk, disk, ..Troubles::default() };
         }
         if self.stack() == Over::Layers {
             setup.take_layers(self.seed);

@@ -16,6 +16,7 @@ use workload::Rng;
 use crate::breaks::{Break, Wrong};
 use crate::early::EarlyDone;
 use crate::nature::Wear;
+use crate::ondisk::{DiskCounts, DiskTrouble};
 use crate::setup::Setup;
 use crate::shared::Home;
 use crate::store::Store;
@@ -227,18 +228,25 @@ impl Flash {
         bad.fold((0, 0), |(all, new), chunk| (all + 1, new + u64::from(chunk.wear == 0)))
     }
 
-    /// Kills, crashes and errors of the disk below a drive file.
-    pub fn disk_counts(&self) -> [u64; 3] {
+    /// What became of a drive file, and of the disk below it.
+    pub fn disk_counts(&self) -> DiskCounts {
         match &self.remains.borrow().medium {
             Store::OnDisk(medium) => medium.counts(),
-            _ => [0; 3],
+            _ => DiskCounts::default(),
         }
     }
 
-    /// After so many more syncs the disk below a drive file fails one; or none.
-    pub fn fail_sync(&self, syncs: Option<u64>) {
+    /// The disk below a drive file will fail something.
+    pub fn fail_disk(&self, trouble: DiskTrouble) {
         if let Store::OnDisk(medium) = &self.remains.borrow().medium {
-            medium.fail_sync(syncs);
+            medium.fail(trouble);
+        }
+    }
+
+    /// It fails nothing more.
+    pub fn heal_disk(&self) {
+        if let Store::OnDisk(medium) = &self.remains.borrow().medium {
+            medium.heal();
         }
     }
 
@@ -313,11 +321,14 @@ impl Medium for Flash {
         if !self.power.operation() {
             return Moved::Failed;
         }
-        let remains = &mut *self.remains.borrow_mut();
-        if !self.sound {
-            return remains.wrong.read(&mut remains.medium, at, count, data, tags);
-        }
-        remains.medium.read(at, count, data, tags)
+        let moved = {
+            let remains = &mut *self.remains.borrow_mut();
+            match self.sound {
+                true => remains.medium.read(at, count, data, tags),
+                false => remains.wrong.read(&mut remains.medium, at, count, data, tags),
+            }
+        };
+        self.watch(moved)
     }
 
     fn reset(&mut self, chunk: Ppa) -> Moved {

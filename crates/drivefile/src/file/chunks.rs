@@ -40,7 +40,9 @@ impl DriveFile {
 
     fn write_descriptor(&mut self, number: usize) {
         let bytes = self.chunks[number].encode(number as u64);
-        if let Err(e) = self.storage.write(self.layout.descriptor(number), &bytes) {
+        if let Err(e) = self.storage.write(self.layout.descriptor(number), &bytes)
+            && !mutation::is(Mutation::GoOnUnwritten)
+        {
             self.fail_writing("writing a chunk's descriptor", &e);
         }
     }

@@ -39,7 +39,7 @@ impl Living for World {
     fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
         assert!(self.local.is_none(), "power comes after it went");
         if events == u64::MAX {
-            self.site.rig.flash.fail_sync(None);
+            self.site.rig.flash.heal_disk();
         }
         let (seed, troubles) = self.site.rig.power_up(&self.site.host.setup, events);
         self.looks = 0;
