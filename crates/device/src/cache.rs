@@ -6,11 +6,12 @@
 //! [`STREAMS`] reads, and few enough are inside, what follows it up to the end of its
 //! line is read ahead, and a read of that waits for it. A read that
 //! is in no single line goes by the cache, and so does everything else, which is
-//! dropped from it before it goes down and again when it completes.
+//! dropped from it before it goes down and again when it completes; nothing of a line
+//! is kept meanwhile, as the port below may give what is new by then, or not yet.
 //!
 //! Guarantees: a read gives what the port below would have given at some time
-//! between its beginning and its end; read-ahead that fails is as if it had not
-//! been done. Lines are replaced in sets of [`WAYS`], the one unused for longest
+//! between its beginning and its end, so none gives less than one that had ended;
+//! read-ahead that fails is as if it had not been done. Lines are replaced in sets of [`WAYS`], the one unused for longest
 //! first. Nothing is allocated after [`Cached::new`], which fails where there is no
 //! memory for it.
 
@@ -23,12 +24,28 @@ use port::{Shape, Slots, Stories, Story, Time, random};
 const WAYS: usize = 8;
 /// Lines that are read ahead at once.
 const LOADS: usize = 32;
-/// Counters of changes; lines share them.
+/// Stamps; lines share them.
 const STAMPS: usize = 4096;
 /// Reads that one may go on from: so many streams are seen side by side.
 const STREAMS: usize = 16;
 /// No line.
 const NONE: u64 = u64::MAX;
+
+/// What is known of changes of the lines that share it.
+#[derive(Clone, Copy, Default)]
+struct Stamp {
+    /// How often one began or ended.
+    changes: u32,
+    /// How many are inside.
+    inside: u32,
+}
+
+impl Stamp {
+    fn change(&mut self, begins: bool) {
+        self.changes = self.changes.wrapping_add(1);
+        self.inside = if begins { self.inside + 1 } else { self.inside - 1 };
+    }
+}
 
 /// A line of the cache.
 #[derive(Clone, Copy)]
@@ -95,7 +112,7 @@ pub struct Cached<P> {
     config: ReadCache,
     lines: Vec<Line>,
     data: Vec<Buffer>,
-    stamps: Vec<u32>,
+    stamps: Vec<Stamp>,
     reads: u64,
     /// Where the last reads ended.
     ends: [u64; STREAMS],
@@ -140,7 +157,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             config,
             lines: vec![empty; lines],
             data: Buffer::carve(lines, stored)?,
-            stamps: vec![0; STAMPS],
+            stamps: vec![Stamp::default(); STAMPS],
             reads: 0,
             ends: [u64::MAX; STREAMS],
             inside: Slots::new(all),
@@ -193,7 +210,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         first..first + WAYS
     }
 
-    fn stamp(&mut self, number: u64) -> &mut u32 {
+    fn stamp(&mut self, number: u64) -> &mut Stamp {
         &mut self.stamps[random::mix(number) as usize % STAMPS]
     }
 
@@ -213,14 +230,20 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         self.shape.stored(offset % u64::from(self.config.line))
     }
 
-    /// What these bytes are may be changing: they are there no more.
-    fn forget(&mut self, offset: u64, len: u64) {
+    /// Whether a line is as it was when it was read: nothing changed of it since the stamp
+    /// was taken, and nothing changes.
+    fn is_as_read(&mut self, number: u64, stamp: u32) -> bool {
+        let now = self.stamp(number);
+        now.inside == 0 && now.changes == stamp
+    }
+
+    /// What these bytes are begins to change, or has changed: they are there no more.
+    fn forget(&mut self, offset: u64, len: u64, begins: bool) {
         let size = u64::from(self.config.line);
         let (first, last) = (self.line_of(offset), self.line_of(offset + len - 1));
         if last - first < self.lines.len() as u64 {
             for number in first..=last {
-                let stamp = self.stamp(number);
-                *stamp = stamp.wrapping_add(1);
+                self.stamp(number).change(begins);
                 if let Some(at) = self.find(number) {
                     let from = offset.max(number * size);
                     let end = (offset + len).min((number + 1) * size);
@@ -228,7 +251,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
                 }
             }
         } else {
-            self.stamps.iter_mut().for_each(|stamp| *stamp = stamp.wrapping_add(1));
+            self.stamps.iter_mut().for_each(|stamp| stamp.change(begins));
             let gone = self.lines.iter_mut().filter(|l| (first..=last).contains(&l.number));
             gone.for_each(|line| line.there = 0);
         }
@@ -302,7 +325,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         }
         self.counters.misses += 1;
         self.reading += 1;
-        let stamp = *self.stamp(number);
+        let stamp = self.stamp(number).changes;
         let (offset, end) = (req.offset, req.offset + req.len);
         self.send(came, req, Kind::Read { stamp });
         let follows = self.ends.contains(&offset);
@@ -316,7 +339,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
     fn pass(&mut self, came: Time, req: BlockReq) {
         let has_address = req.op != BlockOp::Flush && req.op != BlockOp::Read;
         if has_address && self.shape.check(&req).is_ok() {
-            self.forget(req.offset, req.len);
+            self.forget(req.offset, req.len, true);
         }
         self.reading += u32::from(req.op == BlockOp::Read);
         self.send(came, req, Kind::Past);
@@ -345,7 +368,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         let buffer = rest.split_to(self.shape.stored(len));
         self.lines[at].loads = true;
         self.counters.ahead += len / BLOCK_BYTES;
-        let stamp = *self.stamp(number);
+        let stamp = self.stamp(number).changes;
         let (op, fua, placement) = (BlockOp::Read, false, 0);
         let req = BlockReq { id: 0, op, fua, placement, queue: 0, offset: from, len, buffer };
         let id = self.send(Time::ZERO, req, Kind::Load { line: at as u32, stamp });
@@ -363,7 +386,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             Kind::Load { line, stamp } => {
                 let at = line as usize;
                 self.lines[at].loads = false;
-                if is_whole && *self.stamp(self.lines[at].number) == stamp {
+                if is_whole && self.is_as_read(self.lines[at].number, stamp) {
                     self.keep(at, was.offset, was.len, &done.buffer);
                 }
                 let rest = std::mem::take(&mut self.rests[number as usize]);
@@ -373,7 +396,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             Kind::Read { stamp } => {
                 let line = self.line_of(was.offset);
                 if is_whole
-                    && *self.stamp(line) == stamp
+                    && self.is_as_read(line, stamp)
                     && let Some(at) = self.make_room(line)
                 {
                     self.keep(at, was.offset, was.len, &done.buffer);
@@ -382,7 +405,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             }
             Kind::Past if was.op == BlockOp::Read => self.reading -= 1,
             Kind::Past if was.op != BlockOp::Flush && was.is_right => {
-                self.forget(was.offset, was.len);
+                self.forget(was.offset, was.len, false);
             }
             Kind::Past => {}
         }
