@@ -82,6 +82,10 @@ counts! {
         pub mapped: Kind,
         /// See above.
         pub map_reads: u64,
+        /// Lives with a read cache, and reads that it answered.
+        pub read_cached: Kind,
+        /// See above.
+        pub cache_hits: u64,
         /// Lives with parity.
         pub parity: Kind,
         /// Lives of the tree.
@@ -170,5 +174,6 @@ impl Counts {
         self.coarse = of(setup.unit > 1);
         self.mapped = of(setup.map_pages > 0);
         self.parity = of(setup.parity > 0);
+        self.read_cached = of(setup.read_cache.is_on());
     }
 }

@@ -345,6 +345,9 @@ mod tests {
         assert!(counts.clean_closes > 30, "{counts:?}");
         assert!(counts.layered.lives > 5 && counts.merged > 5, "{counts:?}");
         assert!(counts.coarse.lives > 2, "{counts:?}");
+        assert!(counts.read_cached.lives > 3 && counts.cache_hits > 50, "{counts:?}");
+        assert!(counts.parity.lives > 3 && counts.struck.members > 10, "{counts:?}");
+        assert!(counts.disk.disk_stops > 1, "{counts:?}");
         assert!(counts.trees.lives > 5 && counts.keyed.lives > 5, "{counts:?}");
         assert!(counts.served.lives > 5 && counts.failed_stores > 2, "{counts:?}");
         assert!(counts.shared.lives > 3 && counts.tenants_left > 3, "{counts:?}");

@@ -299,6 +299,7 @@ fn print(args: &Args, report: &Report) {
         kind(&c.mapped),
         c.map_reads
     );
+    println!("read caches: {}; {} reads answered", kind(&c.read_cached), c.cache_hits);
     println!(
         "parity: {}; {} blocks not read by members, {} superblocks closed for that",
         kind(&c.parity),

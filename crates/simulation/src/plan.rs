@@ -85,6 +85,7 @@ impl Plan {
             setup.take_window(self.seed);
             setup.take_openings(self.seed);
             setup.take_units(self.seed);
+            setup.take_read_cache(self.seed);
         }
         setup
     }

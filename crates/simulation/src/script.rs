@@ -19,7 +19,7 @@
 //! recovery everything is checked, recovered and checked again, and the drive
 //! must take writes to all of its blocks.
 
-use flash::{Dimensions, Geometry, Queues, Timing};
+use flash::{Dimensions, Geometry, Queues, ReadCache, Timing};
 use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use targets::{Pblk, Victim, with_reserve};
 use thiserror::Error;
@@ -337,6 +337,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         parity: 0,
         unit: 1,
         map_pages: 0,
+        read_cache: ReadCache::default(),
         layers: None,
         shares: None,
     }

@@ -1,7 +1,8 @@
 //! Which drive, and which work, a seed stands for.
 
 use device::LinkTiming;
-use flash::{Arbitration, Class, Dimensions, Geometry, MultiPlane, Queues, SlcCache, Timing};
+use flash::Timing;
+use flash::{Arbitration, Class, Dimensions, Geometry, MultiPlane, Queues, ReadCache, SlcCache};
 use port::BLOCK_BYTES;
 use targets::pblk::LEAST_MAP_PAGES;
 use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
@@ -12,6 +13,8 @@ use crate::nature::{Nature, Wear, damage, idle_collection, slc};
 use crate::shared::Shares;
 use crate::species::Species;
 use crate::trouble::Troubles;
+
+mod words;
 
 /// Where the link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,8 @@ pub struct Setup {
     pub unit: u64,
     /// Pages of the map that the drive has memory for; 0 for all.
     pub map_pages: u64,
+    /// Its read cache; where its size is 0 there is none.
+    pub read_cache: ReadCache,
     /// The block layer above all, if there is one.
     pub layers: Option<Layers>,
     /// Which targets share the drive, where there are several.
@@ -129,6 +134,9 @@ const SIZE: u64 = 602;
 
 /// Stream of the random numbers that say which drives have memory for a part of their map.
 const MAP_CACHE: u64 = 603;
+
+/// Stream of the random numbers that say which drives have a read cache.
+const READ_CACHE: u64 = 607;
 
 /// Stream of the random numbers that say what fails below parity.
 const MEMBERS: u64 = 604;
@@ -188,6 +196,7 @@ impl Setup {
             parity: 0,
             unit: 1,
             map_pages: 0,
+            read_cache: ReadCache::default(),
             layers: None,
             shares: None,
         };
@@ -262,6 +271,19 @@ impl Setup {
         let wanted = between(&mut rng, 5, 7) * MAP_PAGE + rng.below(MAP_PAGE);
         self.grow(wanted);
         self.map_pages = LEAST_MAP_PAGES;
+    }
+
+    /// Some drives have a read cache, above what else there is but the block layer. Below
+    /// submission queues no drive has one.
+    pub(crate) fn take_read_cache(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, READ_CACHE);
+        if rng.below(6) == 0 && !self.queues.is_on() {
+            self.read_cache = ReadCache {
+                size: rng.one_of(&[64 << 10, 256 << 10, 4 << 20]),
+                line: 4096 << rng.below(5),
+                depth: rng.one_of(&[0, 1, 8]),
+            };
+        }
     }
 
     /// More rows a chunk, for so many logical blocks at least.
@@ -420,53 +442,6 @@ impl Setup {
     /// Logical blocks.
     pub fn blocks(&self) -> u64 {
         self.bytes / BLOCK_BYTES
-    }
-
-    /// In a line, for a report.
-    pub fn in_words(&self) -> String {
-        let dim = self.geometry.dimensions();
-        format!(
-            "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}{}{}{}, {:?}, {}",
-            dim.groups,
-            dim.pus,
-            if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
-            dim.chunks,
-            dim.pages,
-            self.geometry.row_blocks(),
-            self.blocks(),
-            self.streams,
-            self.victim,
-            self.idle_collection,
-            self.kept,
-            if self.parts { " and parts" } else { "" },
-            self.link_at,
-            if self.queues.is_on() { format!(", {:?}", self.queues) } else { String::new() },
-            if self.buffer_rate > 0 {
-                format!(", buffer {}", self.buffer_rate)
-            } else {
-                String::new()
-            },
-            if self.timing.is_instant() { ", no time" } else { "" },
-            match self.timing.unreadable {
-                0 => String::new(),
-                blocks => format!(", {blocks} unreadable"),
-            },
-            match (self.timing.open_chunks, self.timing.open_chunks_pu) {
-                _ if !self.timing.limits_open() => String::new(),
-                (u32::MAX, of_pu) => format!(", {of_pu} open of a unit"),
-                (all, u32::MAX) => format!(", {all} open"),
-                (all, of_pu) => format!(", {all} open, {of_pu} of a unit"),
-            },
-            if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
-            if self.protected { ", a protected cache" } else { "" },
-            if self.unit > 1 { format!(", units of {}", self.unit) } else { String::new() },
-            if self.map_pages > 0 { ", a part of its map in memory" } else { "" },
-            self.layers.as_ref().map_or(String::new(), |layers| format!(", {layers:?}")),
-            self.shares.as_ref().map_or(String::new(), |shares| format!(", {shares:?}")),
-            self.work,
-            self.troubles.in_words(),
-        )
     }
 }
 

@@ -1,9 +1,9 @@
 //! The stacks that are simulated: a target, a drive, a link somewhere, perhaps a
-//! protected cache above, and perhaps the block layer above all.
+//! protected cache above, a read cache, and perhaps the block layer above all.
 
 use std::error::Error;
 
-use device::{BufferMemory, Buffered, Coarse, Link, Queued};
+use device::{BufferMemory, Buffered, Cached, Coarse, Link, Queued};
 use ftl::WriteCounters;
 use nvram::{Journal, JournalError, Protected};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
@@ -157,6 +157,8 @@ pub enum Stack {
     Plain(Under, Option<Journal<Battery>>),
     /// With a protected cache.
     Protected(Box<Protected<Under, Battery>>),
+    /// One of these below a read cache.
+    Cached(Box<Cached<Stack>>),
     /// One of these below the block layer.
     Layered(Box<Layered>),
 }
@@ -174,13 +176,25 @@ impl Stack {
         seed: u64,
     ) -> Result<(Stack, Time), StartError> {
         let (under, at) = Under::start(setup, flash, fresh, troubles, seed)?;
-        let Some(battery) = battery else { return Ok((Stack::Plain(under, None), at)) };
-        if fresh {
-            battery.format()?;
-        }
-        let shape = protected_shape(under.shape());
-        let (protected, started) = Protected::start(under, shape, battery.clone(), at)?;
-        Ok((Stack::Protected(Box::new(protected)), started.ready))
+        let (stack, shape, at) = match battery {
+            None => {
+                let shape = under.shape();
+                (Stack::Plain(under, None), shape, at)
+            }
+            Some(battery) => {
+                if fresh {
+                    battery.format()?;
+                }
+                let shape = protected_shape(under.shape());
+                let (protected, started) = Protected::start(under, shape, battery.clone(), at)?;
+                (Stack::Protected(Box::new(protected)), shape, started.ready)
+            }
+        };
+        let stack = match setup.read_cache {
+            cache if cache.is_on() => Stack::Cached(Box::new(Cached::new(cache, stack, shape)?)),
+            _ => stack,
+        };
+        Ok((stack, at))
     }
 
     /// The same below the block layer of a setup, if it has one; that may break
@@ -194,6 +208,7 @@ impl Stack {
         match self {
             Stack::Plain(under, _) => what(under),
             Stack::Protected(protected) => what(protected.below()),
+            Stack::Cached(cached) => cached.below().of_under(what),
             Stack::Layered(layered) => layered.ask(|stack| stack.of_under(what)),
         }
     }
@@ -224,6 +239,7 @@ impl Stack {
         match self {
             Stack::Plain(..) => false,
             Stack::Protected(protected) => protected.frozen().is_some(),
+            Stack::Cached(cached) => cached.below().is_frozen(),
             Stack::Layered(layered) => layered.ask(Stack::is_frozen),
         }
     }
@@ -232,13 +248,22 @@ impl Stack {
     pub(crate) fn tenants(&mut self) -> Option<&mut Tenants> {
         match self {
             Stack::Plain(under, _) => under.target_mut().tenants(),
-            Stack::Protected(_) | Stack::Layered(_) => None,
+            Stack::Protected(_) | Stack::Cached(_) | Stack::Layered(_) => None,
         }
     }
 
     /// Operations of the drive that were late.
     pub fn delays(&self) -> u64 {
         self.of_under(|under| under.drive().delays())
+    }
+
+    /// Reads that a read cache answered.
+    pub fn cache_hits(&self) -> u64 {
+        match self {
+            Stack::Plain(..) | Stack::Protected(_) => 0,
+            Stack::Cached(cached) => cached.counters().hits,
+            Stack::Layered(layered) => layered.ask(Stack::cache_hits),
+        }
     }
 
     /// Requests that the block layer merged with another.
@@ -264,16 +289,18 @@ impl Stack {
         match self {
             Stack::Plain(..) => true,
             Stack::Protected(protected) => protected.is_idle(),
+            Stack::Cached(cached) => cached.is_idle() && cached.below().is_idle(),
             Stack::Layered(layered) => layered.is_idle(),
         }
     }
 
-    /// Shuts it down; it is idle. The block layer and a protected cache are taken
+    /// Shuts it down; it is idle. The block layer and caches are taken
     /// off. See [`ftl::Target::close`].
     pub fn close(self, now: Time) -> Stack {
         let (mut under, journal) = match self {
             Stack::Plain(under, journal) => (under, journal),
             Stack::Protected(protected) => protected.into_below(),
+            Stack::Cached(cached) => return cached.into_below().close(now),
             Stack::Layered(layered) => return layered.into_below().close(now),
         };
         under.target_mut().close(now);
@@ -303,6 +330,7 @@ impl Port for Stack {
         match self {
             Stack::Plain(under, _) => under.submit(now, reqs),
             Stack::Protected(protected) => protected.submit(now, reqs),
+            Stack::Cached(cached) => cached.submit(now, reqs),
             Stack::Layered(layered) => layered.submit(now, reqs),
         }
     }
@@ -312,6 +340,7 @@ impl Port for Stack {
         match self {
             Stack::Plain(under, _) => under.next_event(),
             Stack::Protected(protected) => protected.next_event(),
+            Stack::Cached(cached) => cached.next_event(),
             Stack::Layered(layered) => layered.next_event(),
         }
     }
@@ -321,6 +350,7 @@ impl Port for Stack {
         match self {
             Stack::Plain(under, _) => under.advance(to, done),
             Stack::Protected(protected) => protected.advance(to, done),
+            Stack::Cached(cached) => cached.advance(to, done),
             Stack::Layered(layered) => layered.advance(to, done),
         }
     }

@@ -97,6 +97,7 @@ impl Living for Machine {
             self.rig.counts.merged += drive.merged();
             self.rig.counts.copied += counters.copied;
             self.rig.counts.map_reads += drive.map_reads();
+            self.rig.counts.cache_hits += drive.cache_hits();
         }
         self.in_cache.cut();
         while self.queue.pop().is_some() {}

@@ -77,6 +77,13 @@ fn a_mirror_with_one_chunk_does_not_stay_behind() {
     goes_well(11_312_077);
 }
 
+/// A read cache kept what a read had brought from beside a write, behind one that had seen
+/// what was written.
+#[test]
+fn a_read_cache_keeps_nothing_that_changes() {
+    [1_700_002_381, 1_700_005_304].into_iter().for_each(goes_well);
+}
+
 /// Records that users put filled the chunk that collection had opened with the last but
 /// one that was free: it gave back none, and a delete found no room.
 #[test]
