@@ -69,6 +69,9 @@ struct Args {
     /// Live with targets of blocks and one of keys that share a drive.
     #[arg(long, conflicts_with_all = ["batched", "layered", "tree", "keyed", "served"])]
     shared: bool,
+    /// Live only the lives whose drive, in words, has this; may be given again.
+    #[arg(long, value_name = "WORDS")]
+    only: Vec<String>,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -95,6 +98,12 @@ impl Args {
             (self.shared, Over::Shared, " --shared"),
         ];
         all.into_iter().find(|one| one.0).map(|(_, over, option)| (over, option))
+    }
+
+    /// Whether the life of a seed is one of those that are to be lived.
+    fn is_wanted(&self, seed: u64) -> bool {
+        let words = || plan(self, seed).in_words();
+        self.only.is_empty() || self.only.iter().all(|only| words().contains(only))
     }
 }
 
@@ -183,6 +192,9 @@ fn many(args: &Args) -> bool {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if lives.is_some_and(|lives| seed >= from + lives) {
             return;
+        }
+        if !args.is_wanted(seed) {
+            continue;
         }
         let outcome = caught(&plan(args, seed));
         let mut report = report.lock().expect("no thread panics while it holds it");
