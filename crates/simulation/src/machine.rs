@@ -211,9 +211,9 @@ impl Machine {
                 }
                 Strike::Copy { .. } => {}
                 // What is read again of a map that was found is not needed.
-                Strike::Own(_) if self.has_map && self.setup.map_pages > 0 => {}
-                Strike::Own(id) => {
-                    let blocks = self.setup.species.lost_with(&self.setup, id);
+                Strike::Own { .. } if self.has_map && self.setup.map_pages > 0 => {}
+                Strike::Own { first, id } => {
+                    let blocks = self.setup.species.lost_with(&self.setup, first, id);
                     self.contract.strike_map(blocks);
                 }
                 Strike::Keys => self.keys_struck = true,

@@ -122,6 +122,25 @@ mod tests {
         assert!(counts.clean_closes > 20, "{counts:?}");
     }
 
+    /// What is lost with a target's own block is its own, and with one of which there is
+    /// another nothing is.
+    #[test]
+    fn what_one_target_lost_excuses_no_other() {
+        let mut seen = 0;
+        for seed in 0..40 {
+            let setup = Drive::of(&plan(seed)).setup;
+            let shares = setup.shares.clone().unwrap();
+            for n in 0..shares.blocks.len() {
+                let own = shares.blocks_of(n);
+                let lost = |id| setup.species.lost_with(&setup, own.start, id);
+                assert_eq!(lost(1 << 62), own.start..own.end.min(own.start + 1024));
+                assert!(lost(1 << 62 | 3 << 56).is_empty());
+                seen += u32::from(own.start > 0);
+            }
+        }
+        assert!(seen > 5, "{seen}");
+    }
+
     #[test]
     fn a_seed_is_one_life() {
         let (a, b) = (live(&plan(3)), live(&plan(3)));

@@ -58,6 +58,8 @@ pub struct Refusal<'a> {
     pub flash: &'a Flash,
     /// Something could not be read in it.
     pub unread: bool,
+    /// The same of a target of keys that shares the drive, which then is not in that.
+    pub keys_unread: bool,
     /// Something could not be written.
     pub unwritten: bool,
 }
@@ -80,13 +82,14 @@ pub trait Subject: Start<Below = Lower> + 'static {
         false
     }
 
-    /// Whether a drive has reason to take no more writes.
-    fn may_end(_setup: &Setup, _flash: &Flash) -> bool {
+    /// Whether a drive has reason to take no more writes of some of these blocks.
+    fn may_end(_setup: &Setup, _flash: &Flash, _blocks: &Range<u64>) -> bool {
         false
     }
 
-    /// Which blocks may be lost with one of the target's own, of which this is the tag's id.
-    fn lost_with(setup: &Setup, _id: u64) -> Range<u64> {
+    /// Which blocks may be lost with one of a target's own, of which this is the tag's id;
+    /// `first` is that target's first block.
+    fn lost_with(setup: &Setup, _first: u64, _id: u64) -> Range<u64> {
         0..setup.blocks()
     }
 
@@ -123,8 +126,8 @@ type Started = Result<(Box<dyn Alive>, Time), Box<dyn Error + Send + Sync>>;
 pub struct Species {
     start: fn(Lower, &Setup, bool) -> Started,
     may_refuse: fn(&(dyn Error + 'static), &Refusal) -> bool,
-    may_end: fn(&Setup, &Flash) -> bool,
-    lost_with: fn(&Setup, u64) -> Range<u64>,
+    may_end: fn(&Setup, &Flash, &Range<u64>) -> bool,
+    lost_with: fn(&Setup, u64, u64) -> Range<u64>,
 }
 
 impl Species {
@@ -158,13 +161,13 @@ impl Species {
     }
 
     /// See [`Subject::may_end`].
-    pub fn may_end(self, setup: &Setup, flash: &Flash) -> bool {
-        (self.may_end)(setup, flash)
+    pub fn may_end(self, setup: &Setup, flash: &Flash, blocks: &Range<u64>) -> bool {
+        (self.may_end)(setup, flash, blocks)
     }
 
     /// See [`Subject::lost_with`].
-    pub fn lost_with(self, setup: &Setup, id: u64) -> Range<u64> {
-        (self.lost_with)(setup, id)
+    pub fn lost_with(self, setup: &Setup, first: u64, id: u64) -> Range<u64> {
+        (self.lost_with)(setup, first, id)
     }
 }
 

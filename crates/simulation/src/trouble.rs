@@ -47,6 +47,8 @@ counts! {
     pub struct Struck {
         /// Blocks that a read did not give.
         pub reads: u64,
+        /// Those of them of a target of keys that shares the drive.
+        pub keys: u64,
         /// Blocks that a member below parity did not give.
         pub members: u64,
         /// Superblocks that took no more writes as such a block was needed to go on.
@@ -74,8 +76,13 @@ pub enum Strike {
         /// What the copy says, cell by cell.
         values: Vec<u64>,
     },
-    /// A block of the target's own, by the id of its tag: the map's pages are among them.
-    Own(u64),
+    /// A block of a target's own: the map's pages are among them.
+    Own {
+        /// The target's first block.
+        first: u64,
+        /// The id of its tag.
+        id: u64,
+    },
     /// A block of a target that keeps values by key, beside targets of blocks.
     Keys,
 }

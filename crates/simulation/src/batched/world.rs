@@ -139,7 +139,7 @@ impl World {
                     self.model.strike(block, values[0]);
                 }
                 Strike::Copy { .. } | Strike::Keys => {}
-                Strike::Own(_) => self.model.strike_own(),
+                Strike::Own { .. } => self.model.strike_own(),
             }
         }
     }

@@ -46,7 +46,11 @@ impl Machine {
                 };
                 frozen || (!writes || self.setup.parts) && needed.any(lacks)
             }
-            Status::READ_ONLY | Status::WRITE_FAULT => writes && self.may_end(),
+            Status::READ_ONLY | Status::WRITE_FAULT if op == BlockOp::Flush => self.may_end(),
+            Status::READ_ONLY | Status::WRITE_FAULT => {
+                let blocks = self.failed_with(op, &own);
+                writes && self.setup.species.may_end(&self.setup, &self.rig.flash, &blocks)
+            }
             _ => false,
         }
     }
@@ -66,14 +70,18 @@ impl Machine {
     pub(super) fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
         let StartError::Target(error) = error else { return false };
         let (setup, flash, now) = (&self.setup, &self.rig.flash, self.rig.flash.struck());
-        let unread = now.reads > before.reads;
+        let keys_unread = now.keys > before.keys;
+        let unread = now.reads - now.keys > before.reads - before.keys;
         let unwritten = now.programs > before.programs || now.closed > before.closed;
-        setup.species.may_refuse(&**error, &Refusal { setup, flash, unread, unwritten })
+        setup
+            .species
+            .may_refuse(&**error, &Refusal { setup, flash, unread, keys_unread, unwritten })
     }
 
     /// Whether the drive has reason to take no more writes.
     pub fn may_end(&self) -> bool {
-        self.setup.species.may_end(&self.setup, &self.rig.flash)
+        let all = 0..self.setup.blocks();
+        self.setup.species.may_end(&self.setup, &self.rig.flash, &all)
     }
 
     fn flash_in_words(&self) -> String {

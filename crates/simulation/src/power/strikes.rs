@@ -56,7 +56,7 @@ impl Remains {
         if block == u64::MAX {
             return None;
         } else if block >= OWN {
-            return Some(Strike::Own(block));
+            return Some(Strike::Own { first, id: block });
         }
         // Whole, where it was stored so, else as much as is kept.
         let kept = self.medium.kept() as usize;
@@ -74,6 +74,7 @@ impl Remains {
     fn lose(&mut self, at: Ppa) {
         self.struck.reads += 1;
         let strike = self.strike(at);
+        self.struck.keys += u64::from(strike == Some(Strike::Keys));
         self.strikes.extend(strike);
     }
 }

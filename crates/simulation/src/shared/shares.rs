@@ -1,5 +1,7 @@
 //! Where the targets of a drive lie, and how large they are.
 
+use std::ops::Range;
+
 use flash::{Dimensions, Geometry};
 use media::Place;
 use port::BLOCK_BYTES;
@@ -100,6 +102,11 @@ impl Shares {
     /// The first address of a target of blocks.
     pub(super) fn first(&self, n: usize) -> u64 {
         self.blocks[..n].iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The blocks of a target of blocks.
+    pub(super) fn blocks_of(&self, n: usize) -> Range<u64> {
+        self.first(n) / BLOCK_BYTES..self.first(n + 1) / BLOCK_BYTES
     }
 
     /// By chunk, whose it is.

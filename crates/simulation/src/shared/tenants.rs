@@ -1,6 +1,8 @@
 //! Several targets as one block target, which has their addresses one behind the other, and
 //! beside it one that is asked by key.
 
+use std::ops::Range;
+
 use device::OpenChannel;
 use ftl::{Memory, OneOf, Over, Start, Target, WriteCounters};
 use media::{Claim, CreateError, MediaError, Partition, Place, Shared, depth_for_targets};
@@ -122,15 +124,29 @@ impl Subject for Tenants {
                 shares.part(&refusal.setup.geometry, *n).may_refuse(why, refusal)
             }
             CreateError::Target(NoTenant::Keys(KvError::Damaged { .. } | KvError::Checkpoint)) => {
-                refusal.unread
+                refusal.keys_unread
             }
             CreateError::Target(NoTenant::Keys(_)) | CreateError::Media(_) => false,
         }
     }
 
-    fn may_end(setup: &Setup, flash: &Flash) -> bool {
+    /// The targets that have some of these blocks.
+    fn may_end(setup: &Setup, flash: &Flash, blocks: &Range<u64>) -> bool {
         let shares = setup.shares.as_ref().expect("several targets share the drive");
-        (0..shares.blocks.len()).any(|n| shares.part(&setup.geometry, n).may_end(flash))
+        let has_some = |n: &usize| {
+            let own = shares.blocks_of(*n);
+            own.start < blocks.end && blocks.start < own.end
+        };
+        let mut of_these = (0..shares.blocks.len()).filter(has_some);
+        of_these.any(|n| shares.part(&setup.geometry, n).may_end(flash))
+    }
+
+    fn lost_with(setup: &Setup, first: u64, id: u64) -> Range<u64> {
+        let shares = setup.shares.as_ref().expect("several targets share the drive");
+        let is_its = |n: &usize| shares.blocks_of(*n).start == first;
+        let whose = (0..shares.blocks.len()).find(is_its).expect("a target begins there");
+        let own = shares.part(&setup.geometry, whose).lost_with(id);
+        first + own.start..first + own.end
     }
 
     fn tenants(&mut self) -> Option<&mut Tenants> {

@@ -42,17 +42,12 @@ impl Subject for Pblk<Lower> {
         Part::whole(refusal.setup).may_refuse(error, refusal)
     }
 
-    fn may_end(setup: &Setup, flash: &Flash) -> bool {
+    fn may_end(setup: &Setup, flash: &Flash, _: &Range<u64>) -> bool {
         Part::whole(setup).may_end(flash)
     }
 
-    /// With a page of the map its own blocks.
-    fn lost_with(setup: &Setup, id: u64) -> Range<u64> {
-        let (blocks, page) = (setup.blocks(), id & !OWN);
-        match page.checked_mul(MAP_PAGE).filter(|&first| first < blocks) {
-            Some(first) => first..(first + MAP_PAGE).min(blocks),
-            None => 0..blocks,
-        }
+    fn lost_with(setup: &Setup, _: u64, id: u64) -> Range<u64> {
+        Part::whole(setup).lost_with(id)
     }
 }
 
@@ -93,6 +88,15 @@ impl Part {
             PblkError::Anchors => self.has_no_roots(refusal.flash),
             _ => false,
         }
+    }
+
+    /// Which of its blocks may be lost with one of its own, by the id of that one's tag: with a
+    /// page of the map the page's. With a root, a directory, a page of the log or of the table
+    /// none is: there is another, or a start is refused.
+    pub fn lost_with(&self, id: u64) -> Range<u64> {
+        let page = (id & !OWN).checked_mul(MAP_PAGE);
+        let first = page.filter(|&first| first < self.blocks);
+        first.map_or(0..0, |first| first..(first + MAP_PAGE).min(self.blocks))
     }
 
     /// What is left of its chunks has room for the data and a chunk a unit for what

@@ -137,7 +137,7 @@ impl Site {
         let since =
             [now.reads - before.reads, now.programs - before.programs, now.erases - before.erases];
         let setup = &self.host.setup;
-        let is_over = setup.species.may_end(setup, &self.rig.flash);
+        let is_over = setup.species.may_end(setup, &self.rig.flash, &(0..setup.blocks()));
         Ok(is_over || since.iter().any(|&count| count > 0) || self.has_lost_a_block()?)
     }
 

@@ -403,7 +403,9 @@ impl World {
             }
             StoreError::Drive { status: Status::READ_ONLY | Status::WRITE_FAULT, .. } => {
                 let setup = &self.site.host.setup;
-                let end = faulty && writes && setup.species.may_end(setup, &self.site.rig.flash);
+                let all = 0..setup.blocks();
+                let flash = &self.site.rig.flash;
+                let end = faulty && writes && setup.species.may_end(setup, flash, &all);
                 self.site.rig.told_of_end |= end;
                 writes && self.site.rig.told_of_end
             }
