@@ -57,6 +57,13 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// Why it takes no more changes, where a write of it failed. What a drive that keeps values
+    /// by key failed to do it says of each.
+    #[inline]
+    pub fn failure(&self) -> Option<Error> {
+        self.tree().and_then(Tree::failure)
+    }
+
     /// Operations that wait.
     #[inline]
     pub fn waiting(&self) -> usize {

@@ -313,6 +313,12 @@ impl<S: PageStore> Tree<S> {
         })
     }
 
+    /// Why all changes fail from now on: a write failed.
+    #[inline]
+    pub fn failure(&self) -> Option<Error> {
+        self.failed.map(Error::Store)
+    }
+
     /// The page store.
     pub fn store(&self) -> &S {
         &self.store

@@ -55,6 +55,17 @@ impl Reports {
         self.nbd.connections + self.channel.channels + self.redis.connections
     }
 
+    /// What is not on the drive, where its last flush failed.
+    pub fn unflushed(&self) -> Option<Error> {
+        let blocks = self.nbd.unflushed.or(self.channel.unflushed).map(|status| {
+            format!(
+                "the drive did not take the last flush: {status}; what clients did not flush may \
+                 be lost"
+            )
+        });
+        blocks.or(self.redis.unflushed.as_ref().map(not_stored)).map(Error::Failed)
+    }
+
     /// Clients that gave way to others.
     pub fn evicted(&self) -> u64 {
         self.nbd.evicted + self.redis.evicted
@@ -156,6 +167,11 @@ impl Fronts {
             Ok(Reports { nbd: nbd.map_err(failed)?, channel, redis })
         })
     }
+}
+
+/// What became of a store that failed.
+pub(crate) fn not_stored(error: &btree::Error) -> String {
+    format!("the store failed: {error}; what was written since its last flush may be lost")
 }
 
 /// Ends the other fronts when one has ended, also by a panic.

@@ -18,6 +18,7 @@ use drive::lent::Lent;
 use drive::live::{Glimpse, Place, Seen};
 use drive::told::Explained;
 use exports::SharedDrive;
+use exports::redis::Failure;
 use metrics::{NoPage, Reach, SLICE};
 use port::{Port, Ring, Time};
 
@@ -160,6 +161,37 @@ pub(crate) struct AtDesk<P> {
 
 /// A way to any drive on another thread.
 pub(crate) type AnyDesk = Box<dyn Reach + Send>;
+
+/// The drive of a store, which takes no more writes either when the store does not.
+pub(crate) struct OfStore {
+    pub desk: AnyDesk,
+    pub failure: Failure,
+}
+
+impl Reach for OfStore {
+    fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
+        let mut seen = self.desk.glimpse()?;
+        let failed = self.failure.get().map(ToString::to_string);
+        seen.read_only = seen.read_only.or(failed);
+        Ok(seen)
+    }
+
+    fn explained(&mut self) -> Result<Option<Explained>, NoPage> {
+        self.desk.explained()
+    }
+
+    fn chunks(
+        &mut self,
+        from: Place,
+        count: ChunkCount,
+    ) -> Result<(ChunkCount, Option<Place>), NoPage> {
+        self.desk.chunks(from, count)
+    }
+
+    fn connections(&mut self) -> Option<u64> {
+        self.desk.connections()
+    }
+}
 
 impl<P> AtDesk<P> {
     /// A drive that answers at `desk`, and whose thread is `sleeper`.

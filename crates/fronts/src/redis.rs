@@ -38,7 +38,8 @@ use serde_json::json;
 use self::found::{is_blank, look};
 use self::tended::{Tend, Tended};
 use crate::args::{ServeArgs, SyncWhen};
-use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
+use crate::blocks::not_stored;
+use crate::desk::{AnyDesk, AtDesk, Desk, OfStore, Staffed};
 use crate::figures::Figures;
 use crate::serve::{limits, watched};
 use drive::batched::{self, BoxedBatch};
@@ -55,7 +56,7 @@ use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
 use drive::stack::{self, needs_stories, new_device, old_device};
-use drive::whole::{Boxed, Drive};
+use drive::whole::{Boxed, Drive, Ended};
 
 /// Operations of the tree that may wait at once.
 pub(crate) const OPERATIONS: usize = 256;
@@ -270,6 +271,9 @@ struct Serving<'a> {
     out: &'a mut dyn Write,
 }
 
+/// What was injected into a drive, and how that ended.
+type Last = (Vec<Injected>, Result<(), Error>);
+
 /// A store, and whether it was there before.
 struct Stored {
     records: Records<'static>,
@@ -320,10 +324,11 @@ impl Serving<'_> {
         let end = || {
             let target = come_back(&back)?.into_below();
             let injected = batched::injected(&target, rules);
-            if target.lower().device().medium().outlives() {
-                batched::end(target, clock.now())?;
-            }
-            Ok(injected)
+            let ended = match target.lower().device().medium().outlives() {
+                true => batched::end(target, clock.now()),
+                false => Ok(()),
+            };
+            Ok((injected, ended))
         };
         self.serve(kept, "batched", at, Box::new(end))
     }
@@ -335,7 +340,7 @@ impl Serving<'_> {
         kept: Stored,
         pages: &str,
         at: Place,
-        end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
+        end: Box<dyn FnOnce() -> Result<Last, Error> + '_>,
     ) -> Result<(), Error> {
         let Serving { args, config, recovery, server: (server, stop, figures), out, .. } = self;
         let Stored { records, bytes, was_there } = kept;
@@ -383,7 +388,9 @@ impl Serving<'_> {
         out.flush()?;
         let (report, counters) = std::thread::scope(|scope| {
             let facts = Facts { drive: config.name.clone(), front: "redis", bytes };
-            let figures = figures.zip(desk).map(|(it, desk)| it.serve(scope, desk, facts));
+            let failure = keys.failure();
+            let reach = desk.map(|desk| OfStore { desk, failure });
+            let figures = figures.zip(reach).map(|(it, reach)| it.serve(scope, reach, facts));
             // Until the server has ended, and the drive answers no more.
             let _figures = figures.transpose()?;
             let ran = server.run(keys, &sleeper, options, &stop);
@@ -392,7 +399,9 @@ impl Serving<'_> {
             let counters = records.tree().map(|tree| (tree.counters(), tree.redo()));
             Ok::<_, Error>((report, counters))
         })?;
-        let injected = end()?;
+        let (injected, ended) = end()?;
+        let unflushed = report.unflushed.as_ref().map(|e| failed(not_stored(e)));
+        let ended = unflushed.map_or(Ok(()), Err).and(ended);
         if args.json {
             let mut json = json!({
                 "connections": report.connections,
@@ -413,21 +422,26 @@ impl Serving<'_> {
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }
+            if let Err(e) = &ended {
+                json["error"] = e.to_string().into();
+            }
             writeln!(out, "{json}")?;
         } else {
             writeln!(
                 out,
-                "stopped after {} on {} ({} refused, {} faulty); the store is flushed",
+                "stopped after {} on {} ({} refused, {} faulty); the store is {}flushed",
                 units::exactly(report.commands, "command"),
                 units::exactly(report.connections, "connection"),
                 report.refused,
                 report.faults,
+                if ended.is_ok() { "" } else { "not " },
             )?;
             for one in &injected {
                 writeln!(out, "fault {}: {}", one.rule, units::exactly(one.times, "time"))?;
             }
         }
-        Ok(())
+        out.flush()?;
+        ended
     }
 }
 
@@ -534,10 +548,11 @@ impl Blocks<'_> {
             drop(back);
             let drive = owner.take_back()?;
             let injected = drive.injected();
-            if drive.outlives() {
-                drive.end(ready + clock.now().0)?.put_away()?;
-            }
-            Ok(injected)
+            let ended = match drive.outlives() {
+                true => drive.end(ready + clock.now().0).and_then(Ended::put_away),
+                false => Ok(()),
+            };
+            Ok((injected, ended))
         };
         let (pages, opens) = (kind.name(), there.is_some());
         let bad = |e| if opens { unusable(config, e) } else { failed(e) };

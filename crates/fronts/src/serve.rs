@@ -313,6 +313,7 @@ impl Serving<'_> {
         if let Some(e) = unserved {
             return ended.and(Err(e));
         }
+        let ended = ended.and_then(|()| report.unflushed().map_or(Ok(()), Err));
         if args.json {
             let mut json = json!({
                 "connections": report.connections(),
@@ -339,15 +340,22 @@ impl Serving<'_> {
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }
+            if let Err(e) = &ended {
+                json["error"] = e.to_string().into();
+            }
             writeln!(out, "{json}")?;
-        } else if ended.is_ok() {
+        } else {
             writeln!(
                 out,
                 "stopped after {} ({} refused, {} faulty); the drive is {}",
                 units::exactly(report.connections(), "connection"),
                 report.refused(),
                 report.faults(),
-                if outlives { "shut down" } else { "flushed" },
+                match &ended {
+                    Err(_) => "not flushed",
+                    Ok(()) if outlives => "shut down",
+                    Ok(()) => "flushed",
+                },
             )?;
             for (label, text) in state.lines(&before) {
                 writeln!(out, "{label:<12}{text}")?;

@@ -54,7 +54,12 @@ pub const METRICS: [Metric; 38] = [
     metric("ssdkit_drive_bytes", Gauge, "", "Logical capacity"),
     metric("ssdkit_uptime_seconds", Gauge, "", "How long it is served"),
     metric("ssdkit_connections", Gauge, "", "Clients that are connected (NBD)"),
-    metric("ssdkit_read_only", Gauge, "reason", "1 where it takes no more writes, with the reason"),
+    metric(
+        "ssdkit_read_only",
+        Gauge,
+        "reason",
+        "1 where it takes no more writes, or the store on it does not, with the reason",
+    ),
     metric("ssdkit_tells_stories", Gauge, "", "1 where request_seconds and time_seconds are told"),
     metric("ssdkit_requests_inside", Gauge, "", "Requests that have come and not completed"),
     metric("ssdkit_requests_total", Counter, "op", "Requests that completed"),

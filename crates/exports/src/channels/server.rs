@@ -40,6 +40,8 @@ pub struct Report {
     pub refused: u64,
     /// Channels that ended because the client broke the protocol.
     pub faults: u64,
+    /// What the drive said to the flush at the end, where it did not take it.
+    pub unflushed: Option<Status>,
 }
 
 #[derive(Debug, Default)]
@@ -107,13 +109,11 @@ impl Server {
             drive.stop()
         });
         stopped?;
-        match drive.flush()? {
-            Status::SUCCESS => {}
-            status => return Err(ServeError::Flush(status)),
-        }
+        let flushed = drive.flush()?;
+        let unflushed = (!flushed.is_ok()).then_some(flushed);
         let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let (channels, refused) = (count(&counters.channels), count(&counters.refused));
-        Ok(Report { channels, refused, faults: count(&counters.faults) })
+        Ok(Report { channels, refused, faults: count(&counters.faults), unflushed })
     }
 }
 

@@ -43,9 +43,6 @@ pub enum ServeError {
     /// The drive panicked.
     #[error(transparent)]
     Drive(#[from] DriveLost),
-    /// The flush at the end failed.
-    #[error("the drive did not take the last flush: {0}; what clients did not flush may be lost")]
-    Flush(Status),
 }
 
 /// What happened while serving.
@@ -60,6 +57,8 @@ pub struct Report {
     /// Connections that were closed because they were silent, or held memory
     /// and did not go on, while others needed the room.
     pub evicted: u64,
+    /// What the drive said to the flush at the end, where it did not take it.
+    pub unflushed: Option<Status>,
 }
 
 #[derive(Default)]
@@ -125,16 +124,14 @@ impl Server {
             stopped.map_err(ServeError::from)
         });
         accepted?;
-        match drive.flush()? {
-            Status::SUCCESS => {}
-            status => return Err(ServeError::Flush(status)),
-        }
+        let flushed = drive.flush()?;
         let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
         Ok(Report {
             connections: count(&counters.connections),
             refused: count(&counters.refused),
             faults: count(&counters.faults),
             evicted: budget.evicted(),
+            unflushed: (!flushed.is_ok()).then_some(flushed),
         })
     }
 }

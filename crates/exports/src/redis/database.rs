@@ -39,6 +39,7 @@ use super::mutation::{self, Mutation};
 use super::replies::Replies;
 use super::resp::{self, Args};
 use super::rope::{Rope, Trash};
+use super::server::Failure;
 use super::value::main_key;
 
 /// Reads of one command that wait at once.
@@ -124,6 +125,8 @@ pub struct Database {
     pub common: Common,
     /// Why not all keys were counted.
     uncounted: Option<TreeError>,
+    /// Why nothing is written any more.
+    pub failure: Failure,
     /// Which writes are durable.
     tokens: Tokens,
     /// Work that this call may do.
@@ -177,6 +180,9 @@ impl Database {
     /// How the flush ended, once it has.
     pub fn flushed(&mut self) -> Option<Result<(), TreeError>> {
         let ended = self.inbox.flushed.take()?;
+        if let Err(error) = ended {
+            self.failure.get_or_init(|| error);
+        }
         self.tokens.end_flush(ended.is_ok());
         Some(ended)
     }
@@ -189,6 +195,9 @@ impl Database {
     /// Lets the tree go on. Then look at [`Database::next_ready`].
     pub fn poll(&mut self, now: Time) {
         self.records.poll(now, &mut self.inbox);
+        if let Some(error) = self.records.failure() {
+            self.failure.get_or_init(|| error);
+        }
         self.inbox.ready.append(&mut self.stalled);
         self.inbox.ready.append(&mut self.yielded);
         // Else those who yield again and again would always be before them.

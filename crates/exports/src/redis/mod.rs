@@ -33,4 +33,4 @@ mod work;
 
 pub use database::OpenError;
 pub use local::{Closed, Local};
-pub use server::{Opened, Options, Report, ServeError, Server, Sync};
+pub use server::{Failure, Opened, Options, Report, ServeError, Server, Sync};

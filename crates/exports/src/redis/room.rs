@@ -232,6 +232,16 @@ impl Serving<'_> {
         }
     }
 
+    /// Says that the store takes no more writes, and why.
+    #[cold]
+    pub(super) fn warn_of_failure(&mut self) {
+        let Some(error) = self.database.failure.get().filter(|_| !self.has_warned[3]) else {
+            return;
+        };
+        let words = format!("{error}; from now on the store can only be read");
+        self.warn(3, &words);
+    }
+
     /// Tells the operator, once.
     fn warn(&mut self, what: usize, words: &str) {
         if !std::mem::replace(&mut self.has_warned[what], true) {

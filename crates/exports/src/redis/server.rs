@@ -15,9 +15,11 @@
 //!
 //! When a flush fails, connections that wait for it end with an error, where
 //! all before it is sent already; later writes are refused, and with [`Sync::Always`] reads of what was
-//! not flushed, too. Other reads go on, and [`Server::run`] ends with the error.
+//! not flushed, too. Other reads go on. Why is told at once, to [`Opened::failure`] and to
+//! [`Limits::warn`], and at the end in [`Report::unflushed`].
 
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 use btree::{Error as TreeError, Records, Sleeper};
 use rustix::io::Errno;
@@ -76,17 +78,19 @@ pub struct Report {
     pub commands: u64,
     /// Flushes of the store.
     pub flushes: u64,
+    /// Why it does not have all that was written: a write or a flush of it failed.
+    pub unflushed: Option<TreeError>,
 }
 
-/// Serving could not begin, or did not end well.
+/// Why a store takes no more writes, once that is so: for another thread that is asked how it is.
+pub type Failure = Arc<OnceLock<TreeError>>;
+
+/// Serving could not begin, or could not go on.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The system refused something that serving needs.
     #[error("cannot serve: {0}")]
     System(#[from] io::Error),
-    /// A flush failed.
-    #[error("the store did not take a flush: {0}; what was written since the last one may be lost")]
-    Flush(TreeError),
 }
 
 impl From<Errno> for ServeError {
@@ -111,6 +115,11 @@ impl Opened {
     /// Keys that are there, as far as they were counted.
     pub fn keys(&self) -> u64 {
         self.0.keys()
+    }
+
+    /// Where it is told that it takes no more writes.
+    pub fn failure(&self) -> Failure {
+        self.0.failure.clone()
     }
 
     /// Why they were not all counted: a page that cannot be read. The keys of
@@ -144,7 +153,8 @@ impl Server {
     }
 
     /// Serves `keys`, whose drive this thread drives, as `sleeper` says, until `stop`. Gives
-    /// the records again, flushed, with nothing under way in its drive.
+    /// the records again, flushed unless the report says why not, with nothing under way in its
+    /// drive.
     ///
     /// # Errors
     /// [`ServeError`].

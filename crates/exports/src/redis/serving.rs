@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use btree::{Error as TreeError, Records, Sleeper};
+use btree::{Records, Sleeper};
 use device::realtime::sleep_for;
 use port::Time;
 use rustix::buffer::spare_capacity;
@@ -99,7 +99,6 @@ pub(super) struct Serving<'a> {
     gather: usize,
     gather_until: Time,
     half: usize,
-    failed: Option<TreeError>,
     pub(super) report: Report,
     pub(super) start: Instant,
     /// When this step began.
@@ -111,7 +110,7 @@ pub(super) struct Serving<'a> {
     pub(super) silent: usize,
     pub(super) silent_at: Instant,
     /// What was warned of.
-    pub(super) has_warned: [bool; 3],
+    pub(super) has_warned: [bool; 4],
 }
 
 impl<'a> Serving<'a> {
@@ -154,7 +153,6 @@ impl<'a> Serving<'a> {
             gather: 0,
             gather_until: Time::ZERO,
             half: usize::MAX,
-            failed: None,
             report: Report::default(),
             start: now,
             now,
@@ -162,7 +160,7 @@ impl<'a> Serving<'a> {
             ending: 0,
             silent: 0,
             silent_at: now,
-            has_warned: [false; 3],
+            has_warned: [false; 4],
         })
     }
 
@@ -187,10 +185,8 @@ impl<'a> Serving<'a> {
             self.step();
         }
         self.last_flush()?;
-        match self.failed {
-            Some(error) => Err(ServeError::Flush(error)),
-            None => Ok((self.report, self.database.into_records())),
-        }
+        self.report.unflushed = self.database.failure.get().copied();
+        Ok((self.report, self.database.into_records()))
     }
 
     /// Takes no more clients, and of those that are there what they have sent.
@@ -314,6 +310,9 @@ impl<'a> Serving<'a> {
             }
         }
         self.end_flush();
+        if self.database.failure.get().is_some() {
+            self.warn_of_failure();
+        }
         let all = self.memory + self.database.trash.bytes();
         let is_pressed = all > self.options.limits.memory;
         self.database.trash.free(if is_pressed { FREED_PRESSED } else { FREED });
@@ -387,8 +386,7 @@ impl<'a> Serving<'a> {
             self.flush_took = now.since(self.flush_at);
             let mut waited = std::mem::take(&mut self.waited);
             waited.append(&mut self.flushing);
-            if let Err(error) = result {
-                self.failed.get_or_insert(error);
+            if result.is_err() {
                 // No other comes.
                 waited.append(&mut self.holding);
             }

@@ -83,10 +83,11 @@ impl Serving<'_> {
         let end = || {
             let target = come_back(&back)?.into_below();
             let injected = kv::injected(&target, rules);
-            if target.lower().device().medium().outlives() {
-                kv::end(target, clock.now())?;
-            }
-            Ok(injected)
+            let ended = match target.lower().device().medium().outlives() {
+                true => kv::end(target, clock.now()),
+                false => Ok(()),
+            };
+            Ok((injected, ended))
         };
         self.serve(kept, "values by key", at, Box::new(end))
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
@@ -105,6 +106,58 @@ fn a_served_drive_tells_what_is_asked_of_it() {
         assert!(out.status.success() && !out.stdout.is_empty(), "{line}");
     }
     server.stop();
+}
+
+/// A store that failed is told to who looks at the drive, while it can still be read; how often
+/// faults struck is told at the end, though that fails, over Redis and over NBD.
+#[test]
+fn what_failed_is_told_while_it_is_served_and_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("a.sock");
+    let at = socket.to_str().unwrap();
+    let line = format!(
+        "serve mem:null,size=128M --pages log --redis {at} --fault write,from=20,count=1 \
+         --metrics 0 --json"
+    );
+    let served = Served::start(ssdkit(&line).stderr(Stdio::piped()));
+    let url = served.ready["metrics"].as_str().unwrap();
+    let host = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().into();
+    let server = Server { served, at: host };
+    assert!(server.top()["read_only"].is_null());
+    let mut sock = UnixStream::connect(at).unwrap();
+    let mut ask = |words: &str| {
+        sock.write_all(format!("{words}\r\n").as_bytes()).unwrap();
+        let mut reply = [0; 512];
+        let n = sock.read(&mut reply).unwrap();
+        String::from_utf8(reply[..n].to_vec()).unwrap()
+    };
+    while ask("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb") == "+OK\r\n" {}
+    let why = "the drive failed to write to the redo log: write fault";
+    let seen = server.top();
+    assert!(seen["read_only"].as_str().unwrap().starts_with(why), "{seen}");
+    assert_eq!(page_value(&server.page(), "ssdkit_read_only"), 1.0);
+    let (code, errors, last) = server.served.end(Signal::TERM);
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.starts_with(&format!("ssdkit: {why}")), "{errors}");
+    assert!(errors.contains("the store can only be read"), "{errors}");
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(last["injected"][0]["times"], 1, "{last}");
+    assert!(last["error"].as_str().unwrap().contains(why), "{last}");
+
+    let line = format!("serve mem:null,size=8M --nbd {at} --fault flush --json");
+    let served = Served::start(ssdkit(&line).stderr(Stdio::piped()));
+    let (code, errors, last) = served.end(Signal::TERM);
+    assert!(code == Some(1) && errors.contains("did not take the last flush"), "{errors}");
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(last["injected"][0]["times"], 1, "{last}");
+    assert!(last["error"].as_str().unwrap().contains("last flush"), "{last}");
+}
+
+/// A number of a page, whatever its labels are.
+fn page_value(page: &str, name: &str) -> f64 {
+    let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")));
+    let number = line.and_then(|line| line.rsplit_once(' '));
+    number.unwrap_or_else(|| panic!("{name}: {page}")).1.parse().unwrap()
 }
 
 /// While it is used, a served drive is explained: each share's parts and those of each

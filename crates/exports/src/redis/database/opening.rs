@@ -14,6 +14,7 @@ use crate::redis::job::{Common, Cursors, Job};
 use crate::redis::locks::Locks;
 use crate::redis::mail::{Inbox, Mail};
 use crate::redis::rope::Trash;
+use crate::redis::server::Failure;
 use crate::redis::value::{FORMAT, FORMAT_KEY};
 
 /// Memory that a server takes beside the places of clients before it has any,
@@ -91,6 +92,7 @@ impl Database {
             yielded: VecDeque::new(),
             common: Common { keys: look.keys, cursors: Cursors::default(), is_ordered },
             uncounted,
+            failure: Failure::default(),
             tokens,
             slice: FIRST,
             trash: Trash::default(),
