@@ -8,12 +8,14 @@
 
 mod check;
 mod difference;
+mod doubt;
 mod finding;
 mod hunt;
 mod lives;
+mod names;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -29,8 +31,10 @@ use lives::Life;
 /// What `ssdkit crash --help` ends with.
 pub const EXAMPLES: &str = "\
 The check gets SSDKIT_FOLDER (where it is), SSDKIT_SAID (a file with all that the program had
-printed by the cut) and SSDKIT_CUT (events before it). Exit codes: 0 all states held, 1 one did not
-or something failed, 2 asked for something that cannot be.
+printed by the cut) and SSDKIT_CUT (events before it). Most programs hold back what they print to a
+pipe, and so say it late, or only when they end: have them print at once, by `stdbuf -oL`,
+`python -u` or fflush. Exit codes: 0 all states held, 1 one did not or something failed, 2 asked for
+something that cannot be.
 
 Examples:
   ssdkit crash --check 'test ! -e new || grep -q end new' -- sh -c 'echo start >new; echo end >>new'
@@ -202,7 +206,15 @@ pub fn run(args: &CrashArgs, out: &mut dyn Write) -> Result<(), Error> {
         ));
     }
     if let Some(keep) = &args.keep {
-        let wrong = |e| Error::Usage(format!("--keep {}: {e}", keep.display()));
+        let wrong = |e: std::io::Error| {
+            let why = match e.kind() {
+                ErrorKind::AlreadyExists => {
+                    "it is there already: remove it, or name another".into()
+                }
+                _ => e.to_string(),
+            };
+            Error::Usage(format!("--keep {}: {why}", keep.display()))
+        };
         std::fs::create_dir(keep).map_err(wrong)?;
     }
     let ended = run_all(args, out);

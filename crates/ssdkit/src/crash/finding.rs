@@ -1,17 +1,18 @@
 //! What was found, in words and for programs.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
 use crash::{Event, Variant};
 use drive::error::Error;
 use drive::say::harmless;
-use files::{Inode, Kind, Operation};
+use files::Operation;
 use measure::units;
 use serde_json::{Value, json};
 
+use super::doubt::Said;
 use super::hunt::{Finding, Found};
-use super::lives::{Life, Recorded};
+use super::lives::Life;
+use super::names::Names;
 use super::{CrashArgs, difference};
 
 /// All that is told.
@@ -37,22 +38,27 @@ impl Told<'_> {
             units::counted(syncs, "sync"),
             run.code
         );
+        if let Some(said) = Said::of(self.life.explorer.events()).text() {
+            let _ = writeln!(text, "  {said} on standard output");
+        }
         for call in &run.refused {
             let _ = writeln!(text, "  {call} was refused, so that nothing goes past");
         }
         let _ = writeln!(
             text,
             "{} after cuts, {} of them different, checked; {} broke the check",
-            units::counted(found.states, "state"),
+            units::exactly(found.states, "state"),
             found.checked,
             found.broken.len()
         );
         if found.is_stopped {
             text += "stopped before its end\n";
         }
-        let names = Names::of(run, self.life.explorer.events());
+        for warning in &found.warnings {
+            let _ = writeln!(text, "note: {warning}");
+        }
         for finding in found.broken.iter().take(args.findings) {
-            text += &self.finding(finding, &names)?;
+            text += &self.finding(finding)?;
         }
         let left = found.broken.len().saturating_sub(args.findings);
         if left > 0 {
@@ -72,16 +78,19 @@ impl Told<'_> {
         Ok(text)
     }
 
-    /// The events beside a cut that changed something, or told somebody.
-    fn beside(&self, cut: usize) -> (Option<&Event>, Option<&Event>) {
+    /// The events beside a cut that changed something, or told somebody, in words.
+    fn beside(&self, cut: usize) -> (Option<String>, Option<String>) {
         let tells = |event: &&Event| {
             !matches!(event, Event::Mark(_) | Event::Operation(Operation::Forget { .. }))
         };
         let events = self.life.explorer.events();
-        (events[..cut].iter().rev().find(tells), events[cut..].iter().find(tells))
+        let told = |n: usize| Names::before(&self.life.run, events, n).describe(&events[n]);
+        let before = (0..cut).rev().find(|&n| tells(&&events[n]));
+        let next = (cut..events.len()).find(|&n| tells(&&events[n]));
+        (before.map(told), next.map(told))
     }
 
-    fn finding(&self, finding: &Finding, names: &Names) -> Result<String, Error> {
+    fn finding(&self, finding: &Finding) -> Result<String, Error> {
         let Finding { cut, variant, broken } = finding;
         let mut text = format!("\n{}  ", self.life.name(*cut, *variant));
         if !self.life.before.is_empty() {
@@ -90,11 +99,11 @@ impl Told<'_> {
         text += "power went ";
         let (before, next) = self.beside(*cut);
         match before {
-            Some(before) => _ = write!(text, "after {}", names.describe(before)),
+            Some(before) => _ = write!(text, "after {before}"),
             None => text += "before all",
         }
         if let Some(next) = next {
-            let _ = write!(text, ", before {}", names.describe(next));
+            let _ = write!(text, ", before {next}");
         }
         let _ = write!(text, "\n  {}", Variant::of(*variant));
         let differs = difference::of(&self.life.explorer, finding.cut, finding.variant)?;
@@ -128,15 +137,14 @@ impl Told<'_> {
     pub fn to_json(&self) -> Result<Value, Error> {
         let Told { args, life, found } = self;
         let run = &life.run;
-        let names = Names::of(run, self.life.explorer.events());
-        let shown = |event: Option<&Event>| event.map(|event| names.describe(event));
+        let said = Said::of(self.life.explorer.events());
         let mut findings = Vec::new();
         for finding in found.broken.iter().take(args.findings) {
             let (after, before) = self.beside(finding.cut);
             findings.push(json!({
                 "state": self.life.name(finding.cut, finding.variant),
-                "after": shown(after),
-                "before": shown(before),
+                "after": after,
+                "before": before,
                 "survived": Variant::of(finding.variant).to_string(),
                 "differs": difference::of(&self.life.explorer, finding.cut, finding.variant)?,
                 "how": finding.broken.how.to_string(),
@@ -148,6 +156,8 @@ impl Told<'_> {
             "exit_code": run.code,
             "events": self.life.explorer.events().len(),
             "operations": self.operations(),
+            "said_bytes": said.bytes,
+            "said_writes": said.writes,
             "refused_calls": run.refused,
             "seed": args.seed,
             "life": life.before.len() + 1,
@@ -155,6 +165,7 @@ impl Told<'_> {
             "checked": found.checked,
             "broken": found.broken.len(),
             "stopped": found.is_stopped,
+            "warnings": found.warnings,
             "findings": findings,
         }))
     }
@@ -171,83 +182,4 @@ fn program(args: &CrashArgs) -> String {
 
 fn is_sync(event: &Event) -> bool {
     matches!(event, Event::Operation(Operation::Sync { .. } | Operation::SyncAll))
-}
-
-/// What files are called, or were last.
-struct Names(HashMap<Inode, String>);
-
-impl Names {
-    fn of(run: &Recorded, events: &[Event]) -> Names {
-        let mut names = Names(HashMap::from([(Inode::ROOT, ".".to_owned())]));
-        let done = events.iter().filter_map(|event| match event {
-            Event::Operation(operation) => Some(operation),
-            _ => None,
-        });
-        for operation in run.initial.iter().chain(done) {
-            if let Operation::Create { parent, name, inode, .. }
-            | Operation::Link { parent, name, inode } = operation
-            {
-                let path = names.path(*parent, name);
-                names.0.insert(*inode, path);
-            }
-        }
-        names
-    }
-
-    fn path(&self, parent: Inode, name: &[u8]) -> String {
-        let name = String::from_utf8_lossy(name);
-        match self.0.get(&parent).filter(|_| parent != Inode::ROOT) {
-            Some(parent) => format!("{parent}/{name}"),
-            None => name.into_owned(),
-        }
-    }
-
-    fn get(&self, inode: &Inode) -> &str {
-        self.0.get(inode).map_or("a file", String::as_str)
-    }
-
-    /// An event in words.
-    fn describe(&self, event: &Event) -> String {
-        let operation = match event {
-            Event::Operation(operation) => operation,
-            Event::Output { stream, data } => {
-                let text = String::from_utf8_lossy(&data[..data.len().min(40)]);
-                let to = match stream {
-                    1 => "standard output".to_owned(),
-                    2 => "standard error".to_owned(),
-                    n => format!("stream {n}"),
-                };
-                return format!("{text:?} went to {to}");
-            }
-            Event::Mark(text) => return text.clone(),
-        };
-        harmless(&match operation {
-            Operation::Create { parent, name, kind, .. } => {
-                let what = match kind {
-                    Kind::File => "file",
-                    Kind::Folder => "folder",
-                    Kind::Link(_) => "link",
-                };
-                format!("creating {what} {}", self.path(*parent, name))
-            }
-            Operation::Link { parent, name, .. } => format!("linking {}", self.path(*parent, name)),
-            Operation::Remove { parent, name } => format!("removing {}", self.path(*parent, name)),
-            Operation::Forget { .. } => "closing a file without a name".to_owned(),
-            Operation::Rename { from, to, .. } => {
-                format!("renaming {} to {}", self.path(from.0, &from.1), self.path(to.0, &to.1))
-            }
-            Operation::Write { inode, offset, data } => {
-                format!("writing {} B at {offset} of {}", data.len(), self.get(inode))
-            }
-            Operation::Truncate { inode, size } => {
-                format!("cutting {} to {size} B", self.get(inode))
-            }
-            Operation::Allocate { inode, .. } => format!("allocating room of {}", self.get(inode)),
-            Operation::Punch { inode, .. } => format!("punching a hole in {}", self.get(inode)),
-            Operation::Mode { inode, .. } => format!("changing the mode of {}", self.get(inode)),
-            Operation::Sync { inode, data: true } => format!("fdatasync of {}", self.get(inode)),
-            Operation::Sync { inode, data: false } => format!("fsync of {}", self.get(inode)),
-            Operation::SyncAll => "sync".to_owned(),
-        })
-    }
 }

@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::flag;
 use tempfile::TempDir;
 
-use super::check::{Broken, Checker};
+use super::check::{Broken, Checker, How};
 use super::lives::Life;
 use super::{CrashArgs, failed, work_folder};
 
@@ -40,6 +40,8 @@ pub struct Found {
     pub broken: Vec<Finding>,
     /// Somebody ended it before all were made.
     pub is_stopped: bool,
+    /// Why it may say less than it seems.
+    pub warnings: Vec<String>,
 }
 
 impl Found {
@@ -118,11 +120,27 @@ impl<'a> Hunt<'a> {
         let mut state = self.explorer.state(end, all).map_err(failed)?;
         match self.checked(&mut self.worker()?, &mut state)? {
             None => Ok(()),
-            Some(Broken { how, said }) => Err(Error::Failed(format!(
-                "the check does not hold of the files as {} left them, without a cut: {how}: {said}",
-                args.program[0].to_string_lossy()
-            ))),
+            Some(Broken { how, said }) => {
+                let there = match how {
+                    How::Code(127) => {
+                        "; it runs among the files: name programs by their whole path"
+                    }
+                    _ => "",
+                };
+                Err(Error::Failed(format!(
+                    "the check does not hold of the files as {} left them, without a cut: {how}: \
+                     {said}{there}",
+                    args.program[0].to_string_lossy()
+                )))
+            }
         }
+    }
+
+    /// Whether the check holds of no files at all, when all was said.
+    pub fn holds_of_nothing(&self) -> Result<bool, Error> {
+        let end = self.explorer.events().len();
+        let broken = self.checked_in(&mut self.worker()?, end, |_| Ok(()))?;
+        Ok(broken.is_none())
     }
 
     /// One state.
@@ -131,7 +149,7 @@ impl<'a> Hunt<'a> {
         let broken = self.checked(&mut self.worker()?, &mut state)?;
         let broken = broken.map(|broken| Finding { cut, variant, broken });
         let broken = broken.into_iter().collect();
-        Ok(Found { states: 1, checked: 1, broken, is_stopped: false })
+        Ok(Found { states: 1, checked: 1, broken, ..Found::default() })
     }
 
     /// As many as are asked for.
@@ -223,15 +241,25 @@ impl<'a> Hunt<'a> {
 
     /// Writes the state to the worker's folder, and starts the check on it.
     fn checked(&self, worker: &mut Worker<'_>, state: &mut State) -> Result<Option<Broken>, Error> {
+        self.checked_in(worker, state.cut, |tree| tree.extract(&mut state.files).map_err(failed))
+    }
+
+    /// Has a new folder of the worker filled, and starts the check there.
+    fn checked_in(
+        &self,
+        worker: &mut Worker<'_>,
+        cut: usize,
+        fill: impl FnOnce(&Tree) -> Result<(), Error>,
+    ) -> Result<Option<Broken>, Error> {
         worker.checked += 1;
         let folder = worker.folder.path().join(worker.checked.to_string());
         let (files, said) = (folder.join("files"), folder.join("said"));
         let tree = Tree::new(&files).map_err(failed)?;
-        tree.extract(&mut state.files).map_err(failed)?;
+        fill(&tree)?;
         let told =
-            File::create_new(&said).and_then(|mut file| file.write_all(&self.life.said(state.cut)));
+            File::create_new(&said).and_then(|mut file| file.write_all(&self.life.said(cut)));
         told.map_err(|e| Error::system("write what the program said", &e))?;
-        let checked = worker.checker.run(&files, &said, state.cut);
+        let checked = worker.checker.run(&files, &said, cut);
         // What somebody holds there goes with the worker's folder.
         let _ = Tree::new(&folder).and_then(Tree::remove);
         checked.map_err(|e: io::Error| Error::system("run the check", &e))

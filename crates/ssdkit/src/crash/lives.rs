@@ -25,7 +25,7 @@ use port::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::hunt::{Found, Hunt};
-use super::{CrashArgs, JournalArg, Name, NamesArg, TearArg, failed};
+use super::{CrashArgs, JournalArg, Name, NamesArg, TearArg, doubt, failed};
 
 /// One life of the program.
 pub struct Life {
@@ -43,6 +43,7 @@ impl Life {
     /// After the setup.
     pub fn first(args: &CrashArgs, folder: &Path) -> Result<Self, Error> {
         set_up(args, folder)?;
+        is_there(args, folder)?;
         let life = Self::start(args, folder, Vec::new(), Vec::new())?;
         life.run.is_of_use(args, folder, life.explorer.events())?;
         Ok(life)
@@ -119,8 +120,10 @@ pub fn look(args: &CrashArgs, first: Life, folder: &Path) -> Result<(Life, Found
     let hunt = Hunt::new(args, &first, args.states)?;
     hunt.holds_without_a_cut(args)?;
     let Some(at) = &args.at else {
+        let warnings = doubt::of(&first, &hunt)?;
         let found = hunt.all(args)?;
-        return live_on(args, first, found, folder);
+        let (life, found) = live_on(args, first, found, folder)?;
+        return Ok((life, Found { warnings, ..found }));
     };
     let mut life = first;
     for name in &at.before {
@@ -266,6 +269,23 @@ fn set_up(args: &CrashArgs, folder: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Fails where a program that is named from the folder that it starts in is not there.
+fn is_there(args: &CrashArgs, folder: &Path) -> Result<(), Error> {
+    let program = Path::new(&args.program[0]);
+    // One without a slash is looked for on the path.
+    let is_named_so = program.as_os_str().as_encoded_bytes().contains(&b'/');
+    if !is_named_so || program.is_absolute() || folder.join(program).exists() {
+        return Ok(());
+    }
+    let here = fs::canonicalize(program).ok();
+    let whole = here.map_or(String::new(), |path| format!(", as {}", path.display()));
+    Err(Error::Usage(format!(
+        "{} is not in {}, where it starts: name it by its whole path{whole}",
+        program.display(),
+        folder.display(),
+    )))
 }
 
 /// Fails where what is in the folder, all of which is kept in memory, has no room there.

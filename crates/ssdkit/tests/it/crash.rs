@@ -206,7 +206,8 @@ fn a_state_is_had_again_by_its_name() {
         .args(["crash", "--check", "true", "--keep", keep, "--", "true"])
         .output()
         .unwrap();
-    assert_eq!(out.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(2) && told.contains("remove it"), "{told}");
 }
 
 /// A program that writes down what it will do, says so, does it, and does it when it is started
@@ -306,4 +307,51 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
     }
     let (code, _) = told(&["--check", "sleep 9", "--timeout", "100ms", "--", "touch", "one"]);
     assert_eq!(code, Some(1));
+}
+
+/// A check that holds of nothing, and a program that says late what it acknowledges, are told:
+/// neither finds what is wrong.
+#[test]
+fn what_makes_a_result_doubtful_is_noted() {
+    let check = "tail -n 1 \"$SSDKIT_SAID\" | while read i; do grep -qx $i log; done";
+    let program = "for i in 1 2 3; do echo $i >> log; echo $i; done";
+    let Some((code, report)) = crash("touch log", program, check, &[]) else { return };
+    assert_eq!((code, &report["warnings"]), (1, &Value::Array(Vec::new())), "{report:#}");
+    assert_eq!((&report["said_writes"], &report["said_bytes"]), (&3.into(), &6.into()));
+    let wrong = check.replace("SSDKIT_SAID", "SSDKIT_SAD");
+    let (code, report) = crash("touch log", program, &format!("{wrong}; true"), &[]).unwrap();
+    let notes = report["warnings"].as_array().unwrap();
+    assert!(code == 0 && notes[0].as_str().unwrap().contains("empty folder"), "{report:#}");
+    let late = format!("{{ {program}; }} | cat");
+    let late = format!("said=$({late}); sync log; echo \"$said\"");
+    let (code, report) = crash("touch log", &late, check, &[]).unwrap();
+    let notes = report["warnings"].as_array().unwrap();
+    assert!(code == 0 && notes[0].as_str().unwrap().contains("stdbuf -oL"), "{report:#}");
+    // One that began with nothing, and said nothing, may end with nothing.
+    let (code, report) = crash("true", "touch one", "true", &[]).unwrap();
+    assert_eq!((code, &report["warnings"]), (0, &Value::Array(Vec::new())), "{report:#}");
+}
+
+/// Programs that are looked for in another folder than the one that was meant are told where.
+#[test]
+fn what_is_not_in_the_programs_folder_is_told_where_it_is() {
+    let here = tempfile::tempdir().unwrap();
+    std::fs::write(here.path().join("work.sh"), "#!/bin/sh\ntouch a\n").unwrap();
+    let told = |check: &str, program: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["crash", "--check", check, "--"])
+            .args(program)
+            .current_dir(here.path())
+            .output()
+            .unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, text) = told("true", &["./work.sh"]);
+    let whole = here.path().canonicalize().unwrap().join("work.sh");
+    assert!(code == Some(2) && text.contains(&format!("as {}", whole.display())), "{text}");
+    assert!(text.contains("where it starts"), "{text}");
+    let (code, text) = told("./check.sh", &["touch", "a"]);
+    if !text.contains("this kernel cannot hand") && !text.contains("may not reach the program") {
+        assert!(code == Some(1) && text.contains("by their whole path"), "{text}");
+    }
 }
