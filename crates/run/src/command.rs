@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use drive::error::Error;
 use drive::memory;
 use drive::restore::Restored;
-use drive::say::say;
+use drive::say::{harmless, say};
 use drive::spec::{DriveConfig, DriveSpec, Store};
 use drive::stack::{self, needs_blocks};
 use drive::whole::{Drive, Ended};
@@ -29,6 +29,8 @@ const LEAST_FILES: u64 = 256;
 const SURELY_ENOUGH: u64 = 16;
 /// Files that are not whole, of which each is told.
 const DAMAGED_TOLD: usize = 8;
+/// Names that the drive has and that are not mapped, of which each is told.
+const NAMES_TOLD: usize = 8;
 /// Blocks at the beginning of a drive that are zeros where nothing is on it.
 const LOOK: u64 = 256;
 
@@ -370,9 +372,11 @@ fn begin(
     folders: &[Folder],
     unreadable: &mut Unreadable,
 ) -> Result<(), Error> {
+    let names = files.list(Inode::ROOT).map_err(|e| Error::Failed(e.to_string()))?;
+    let there: Vec<_> = names.map(|(name, _)| shown(name)).collect();
     let mut filled = Vec::new();
     for folder in folders {
-        if let Err(e) = begin_one(files, folder, unreadable, &mut filled) {
+        if let Err(e) = begin_one(files, (folder, &there), unreadable, &mut filled) {
             for (folder, inode) in filled {
                 // Why it is done is what is told.
                 let _ = folder.unfill(files, inode);
@@ -385,7 +389,7 @@ fn begin(
 
 fn begin_one<'a>(
     files: &mut Files<DriveDisk>,
-    folder: &'a Folder,
+    (folder, there): (&'a Folder, &[String]),
     unreadable: &mut Unreadable,
     filled: &mut Vec<(&'a Folder, Inode)>,
 ) -> Result<(), Error> {
@@ -393,6 +397,7 @@ fn begin_one<'a>(
     let inode = match files.lookup(Inode::ROOT, folder.name()).map_err(|e| failed(&e))? {
         Some(inode) => inode,
         None => {
+            tell_others(there, folder);
             let mode = folder.mode().map_err(|e| failed(&e))?;
             let (parent, name, inode) = (Inode::ROOT, folder.name().to_vec(), files.new_inode());
             let create = Operation::Create { parent, name, inode, kind: Kind::Folder, mode };
@@ -416,6 +421,27 @@ fn begin_one<'a>(
     }
     let mode = files.stat(inode).map_err(|e| failed(&e))?.mode;
     folder.set_mode(mode).map_err(|e| failed(&format!("setting its permission bits: {e}")))
+}
+
+/// Says under which names the drive has files, where it has none under that of a folder.
+fn tell_others(there: &[String], folder: &Folder) {
+    if there.is_empty() {
+        return;
+    }
+    let mut names: Vec<_> = there.iter().take(NAMES_TOLD).cloned().collect();
+    if there.len() > NAMES_TOLD {
+        names.push(format!("{} more", there.len() - NAMES_TOLD));
+    }
+    say(format!(
+        "the drive has nothing under the name {}, and gets an empty folder; it has {}",
+        shown(folder.name()),
+        names.join(", ")
+    ));
+}
+
+/// A name, as it may be shown.
+fn shown(name: &[u8]) -> String {
+    harmless(&String::from_utf8_lossy(name))
 }
 
 /// Puts on the drive what the folders have.

@@ -61,6 +61,8 @@ pub struct Summary {
     speculation: Option<Speculated>,
     changes: u64,
     injected: Vec<(String, u64)>,
+    /// Calls that were answered with an error of the drive.
+    told: u64,
     refused: Vec<&'static str>,
     diverged: Option<String>,
 }
@@ -109,6 +111,7 @@ impl Summary {
             speculation,
             changes: on_drive.changes,
             injected: injected.into_iter().map(|Injected { rule, times }| (rule, times)).collect(),
+            told: on_drive.told,
             refused: on_drive.refused().to_vec(),
             diverged: on_drive.diverged.clone(),
         }
@@ -165,6 +168,7 @@ impl Summary {
             "write_amplification": self.amplification,
             "injected": self.injected.iter()
                 .map(|(rule, times)| json!({ "rule": rule, "times": times })).collect::<Value>(),
+            "errors_told": self.told,
             "refused": self.refused,
             "diverged": self.diverged,
         })
@@ -230,6 +234,10 @@ impl Summary {
         for (rule, times) in &self.injected {
             let _ = write!(out, "\nfault {rule}: {}", units::exactly(*times, "time"));
         }
+        if self.told > 0 || !self.injected.is_empty() {
+            let calls = units::exactly(self.told, "call");
+            let _ = write!(out, "\n{calls} of the program ended with an error of the drive");
+        }
         for call in &self.refused {
             let _ = write!(out, "\n{call} was refused: it would have gone past the drive");
         }
@@ -263,6 +271,7 @@ mod tests {
             speculation: None,
             changes: 0,
             injected: Vec::new(),
+            told: 0,
             refused: Vec::new(),
             diverged: None,
         }

@@ -58,6 +58,8 @@ pub struct OnDrive {
     bell: Option<OwnedFd>,
     /// A change that the kernel's view has and the drive has not, and why.
     pub diverged: Option<String>,
+    /// Calls that were answered with an error of the drive.
+    pub told: u64,
     is_aborted: bool,
     refused: Vec<&'static str>,
     begun: Instant,
@@ -92,6 +94,7 @@ impl OnDrive {
             late: VecDeque::new(),
             bell: None,
             diverged: None,
+            told: 0,
             is_aborted: false,
             refused: Vec::new(),
             begun: now,
@@ -124,6 +127,12 @@ impl OnDrive {
         let at = self.disk.until(since);
         self.counts.keeps(kind, came, bytes, at);
         Answer { at, ticket: None, error }
+    }
+
+    /// A call is answered with an error.
+    fn told(&mut self, e: &FilesError) -> Errno {
+        self.told += 1;
+        self.failed(e)
     }
 
     fn failed(&mut self, e: &FilesError) -> Errno {
@@ -366,6 +375,7 @@ impl Watcher for OnDrive {
             return Err(Errno::IO);
         }
         if self.is_aborted && !is_sync {
+            self.told += 1;
             return Err(Errno::ROFS);
         }
         if room::is_too_large(operation) {
@@ -376,7 +386,7 @@ impl Watcher for OnDrive {
             needed => match self.files.has_room(needed) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Errno::NOSPC),
-                Err(e) => Err(self.failed(&e)),
+                Err(e) => Err(self.told(&e)),
             },
         }
     }
@@ -402,7 +412,7 @@ impl Watcher for OnDrive {
         };
         let error = self.files.apply(operation).err().map(|e| {
             self.diverged.get_or_insert_with(|| e.to_string());
-            self.failed(&e)
+            self.told(&e)
         });
         self.answer(kind(operation), came, bytes, error)
     }
@@ -415,7 +425,7 @@ impl Watcher for OnDrive {
         let dirty = WriteBack::Pages { inode, first: range.start as u32, count };
         let bad = self.unreadable.touched(inode, range.clone());
         if let Some(e) = bad.filter(|_| way != Way::DirectWrite) {
-            return Answer { error: Some(self.failed(&e.into())), ..Answer::NOW };
+            return Answer { error: Some(self.told(&e.into())), ..Answer::NOW };
         }
         let reads = match way {
             Way::Read => self.read(inode, offset, len),
@@ -431,7 +441,7 @@ impl Watcher for OnDrive {
                 let wanted = (way == Way::Read).then_some((inode, range));
                 self.answer_after(&reads, came, len, wanted)
             }
-            Err(e) => Answer { error: Some(self.failed(&e)), ..Answer::NOW },
+            Err(e) => Answer { error: Some(self.told(&e)), ..Answer::NOW },
         }
     }
 
@@ -460,6 +470,7 @@ impl Watcher for OnDrive {
         }
         let Over { ticket, kind, since, error } = self.waits.next(now)?;
         self.counts.kept(kind, now.saturating_duration_since(since));
+        self.told += u64::from(error.is_some());
         Some((ticket, error))
     }
 

@@ -249,6 +249,10 @@ Examples:
   ssdkit run --drive ./drive.ssd --map data --cut-after 100 -- sh -c 'cp -r /etc data; sync'
   ssdkit run --drive mem:tlc,size=1G --map data --fault above:write,every=100 -- ./program
 
+A read that failed is asked for again, and what was written in this run is in memory. So a program
+sees a read fail by `permanent`, of a drive file that was written in a run before:
+  ssdkit run --drive ./drive.ssd --map data --fault read,count=1,permanent -- cat data/file
+
 ";
 
 const SERVE_EXAMPLES: &str = "\

@@ -42,3 +42,51 @@ fn a_signal_is_for_the_program() {
     let out = ssdkit(&run).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&out.stdout), "a\ngot\n", "{out:?}");
 }
+
+/// The page's faults: each is told to the program, once, and in the summary.
+#[test]
+fn faults_are_told_as_the_page_says() {
+    let place = tempfile::tempdir().unwrap();
+    let page = include_str!("../../../../docs/commands/run.md");
+    let lines = page.split_once("and one of the journal:\n\n").unwrap().1;
+    let lines: Vec<&str> = lines.lines().map_while(|line| line.strip_prefix("    ")).collect();
+    let binary = env!("CARGO_BIN_EXE_ssdkit");
+    let run = |line: &str| {
+        let line = line.replacen("ssdkit", binary, 1).replace(" --fault", " --json --fault");
+        Command::new("sh").args(["-c", &line]).current_dir(place.path()).output().unwrap()
+    };
+    let [create, write, read, data, gone, journal] = lines[..] else { panic!("{lines:?}") };
+    assert!(run(create).status.success());
+    let out = run(write);
+    let said = String::from_utf8_lossy(&out.stderr);
+    if said.contains("supervisor") {
+        eprintln!("LEFT OUT: programs cannot be supervised here: {said}");
+        return;
+    }
+    assert!(out.status.success(), "{said}");
+    let told = |line: &str| {
+        let out = run(line);
+        let said = format!("\n{}", String::from_utf8_lossy(&out.stderr));
+        let json = said.find("\n{").unwrap_or_else(|| panic!("{line}: {said}"));
+        let (words, json) = (said[..json].to_owned(), &said[json..]);
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(json["injected"][0]["times"], 1, "{line}: {said}");
+        (words, json["errors_told"].as_u64().unwrap())
+    };
+    let (words, count) = told(read);
+    assert!(words.contains("f: Input/output error") && count >= 1, "{words}");
+    // One that is not `permanent` is asked again.
+    let (words, count) = told(&read.replace(",permanent", ""));
+    assert!(words.is_empty() && count == 0, "{words}");
+    let (words, count) = told(data);
+    assert!(words.contains("struck/a") && !words.contains("struck/b"), "{words}");
+    assert_eq!(count, 1, "{words}");
+    assert!(run(gone).status.success());
+    let (words, count) = told(journal);
+    assert!(words.contains("struck/c") && words.contains("Read-only file system"), "{words}");
+    assert!(count >= 2, "{words}");
+    // Under another name the drive has nothing, and says what it has.
+    let out = run("ssdkit run --drive struck.ssd --map other -- true");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("it has struck"), "{said}");
+}
