@@ -71,6 +71,8 @@ pub struct Explained {
     pub outcome: Outcome,
     /// Those that differ, in the order asked for; the last may be missing.
     pub others: Vec<Outcome>,
+    /// The run as it is with another seed, beside those: what is no key's doing.
+    pub again: Option<Outcome>,
     /// Why they are missing, where that is an error.
     pub failed: Option<Error>,
 }
@@ -90,9 +92,9 @@ impl Explained {
         let mut watch = Watch::terminal(bench.max_time.map(Duration::from_nanos))?;
         let runs = all(&bench, &ifs, &mut watch);
         watch.end();
-        let (outcome, others, error) = runs?;
+        let (outcome, others, again, error) = runs?;
         let failed = error.map(|e| of_what_if(&asked[others.len()], e));
-        Ok(Explained { bench, asked: asked.to_vec(), outcome, others, failed })
+        Ok(Explained { bench, asked: asked.to_vec(), outcome, others, again, failed })
     }
 
     /// Why, for a terminal; of a run that is void only that.
@@ -110,7 +112,10 @@ impl Explained {
         let others: Vec<_> = self.asked.iter().map(String::as_str).zip(&self.others).collect();
         match self.asked[..] {
             [] => advice(&self.bench, &self.outcome),
-            _ => compared(&self.outcome, &others) + &cut_short(&self.asked, &others),
+            _ => {
+                let again = self.again.as_ref().map(|again| (other_seed(&self.bench), again));
+                compared(&self.outcome, again, &others) + &cut_short(&self.asked, &others)
+            }
         }
     }
 
@@ -120,6 +125,7 @@ impl Explained {
         json["explained"] = self.outcome.causes.as_ref().map_or(Value::Null, causes_json);
         let other =
             |(set, other): (&String, &Outcome)| json!({ "set": set, "run": other.to_json() });
+        json["another_seed"] = self.again.as_ref().map_or(Value::Null, Outcome::to_json);
         json["what_if"] = self.asked.iter().zip(&self.others).map(other).collect();
         let is_cut = self.others.len() < self.asked.len();
         json["interrupted"] = (self.outcome.interrupted || is_cut).into();
@@ -158,14 +164,31 @@ fn of_what_if(set: &str, e: Error) -> Error {
     if e.exit_code() == 2 { Error::Usage(text) } else { Error::Failed(text) }
 }
 
-/// A run, those that differ, and why there are no more of them.
-type Runs = (Outcome, Vec<Outcome>, Option<Error>);
+/// A run, those that differ, the run with another seed, and why there are no more of them.
+type Runs = (Outcome, Vec<Outcome>, Option<Outcome>, Option<Error>);
 
 /// The run itself, and those that differ, as far as nobody stops them.
 fn all(bench: &BenchArgs, ifs: &[BenchArgs], watch: &mut Watch) -> Result<Runs, Error> {
     let outcome = measure(bench, watch)?;
     let (others, error) = others_than(&outcome, ifs, watch);
-    Ok((outcome, others, error))
+    let is_whole = !ifs.is_empty() && others.len() == ifs.len();
+    // A trace asks for the same whatever the seed.
+    let wants = is_whole && bench.replay.is_none() && outcome.problem.is_none();
+    let again = match wants && watch.look(0.0) {
+        true => {
+            let seed = other_seed(bench);
+            let again = BenchArgs { seed, slowest: None, explains: false, ..bench.clone() };
+            // One that was stopped says nothing.
+            measure(&again, watch).ok().filter(|again| !again.interrupted)
+        }
+        false => None,
+    };
+    Ok((outcome, others, again, error))
+}
+
+/// The seed of the run that shows what is no key's doing.
+fn other_seed(bench: &BenchArgs) -> u64 {
+    bench.seed.wrapping_add(1)
 }
 
 /// Those that differ from a run: none after one that went wrong.
@@ -339,7 +362,7 @@ mod tests {
             let (bench, outcome) = (bench.clone(), outcome.clone());
             let (asked, others) = (asked.to_vec(), others.to_vec());
             let mut out = Vec::new();
-            let explained = Explained { bench, asked, outcome, others, failed: None };
+            let explained = Explained { bench, asked, outcome, others, again: None, failed: None };
             explained.print(&mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
@@ -387,7 +410,7 @@ mod tests {
         let others = vec![run(&what_if(&bench, "suspend=true").unwrap())];
         let (bench, outcome) = (bench.clone(), outcome.clone());
         let asked = vec!["suspend=true".into()];
-        let explained = Explained { bench, asked, outcome, others, failed: None };
+        let explained = Explained { bench, asked, outcome, others, again: None, failed: None };
         explained.print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for part in [
@@ -413,6 +436,11 @@ mod tests {
         let explained = explained.unwrap();
         let spare = |of: &Outcome| of.report.drive["spare"].as_f64().unwrap();
         let (was, is) = (spare(&explained.outcome), spare(&explained.others[0]));
+        // What another seed does stands beside what a key does, and both write.
+        let again = explained.again.as_ref().expect("nothing stopped it");
+        assert_ne!(again.report.latency_ns, explained.outcome.report.latency_ns);
+        assert!(explained.compared().contains("\nas it is, seed 2 "));
+        assert!(explained.compared().contains("write amp."));
         let text = explained.compared();
         let told = format!("  with a spare of {is}, not {was}\n");
         assert!(was != is && text.contains(&told), "{text}");

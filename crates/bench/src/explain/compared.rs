@@ -8,8 +8,16 @@ use measure::{Direction, Summary, units};
 
 use crate::Outcome;
 
-/// The run beside those that differ in one key; nothing where there are none.
-pub(super) fn compared(outcome: &Outcome, others: &[(&str, &Outcome)]) -> String {
+/// Blocks programmed for each that the user wrote.
+const AMPLIFICATION: &str = "write amp.";
+
+/// The run beside those that differ in one key, and beside itself with another seed; nothing where
+/// there are none.
+pub(super) fn compared(
+    outcome: &Outcome,
+    again: Option<(u64, &Outcome)>,
+    others: &[(&str, &Outcome)],
+) -> String {
     let mut text = String::new();
     if others.is_empty() {
         return text;
@@ -21,6 +29,12 @@ pub(super) fn compared(outcome: &Outcome, others: &[(&str, &Outcome)]) -> String
     base.iter().for_each(|(name, value)| _ = write!(text, "{:>11}{:8}", figure(name, *value), ""));
     text.truncate(text.trim_end().len());
     text.push('\n');
+    if let Some((seed, again)) = again {
+        let _ = write!(text, "{:<28}", format!("as it is, seed {seed}"));
+        text += &changes(&base, again);
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
     for (set, other) in others {
         let _ = write!(text, "{set:<27} ");
         if other.interrupted || other.report.void.is_some() {
@@ -28,15 +42,7 @@ pub(super) fn compared(outcome: &Outcome, others: &[(&str, &Outcome)]) -> String
             let _ = writeln!(text, "no figures: {why}");
             continue;
         }
-        let there = figures(other);
-        for (name, before) in &base {
-            let now = there.iter().find(|(other, _)| other == name).and_then(|(_, now)| *now);
-            let change = before
-                .zip(now)
-                .filter(|(before, _)| *before > 0.0)
-                .map(|(before, now)| format!("{:+.0} %", 100.0 * (now / before - 1.0)));
-            let _ = write!(text, "{:>11}{:>8}", figure(name, now), change.unwrap_or_default());
-        }
+        text += &changes(&base, other);
         let of_loads = other.jobs.iter().map(|job| job.open_loop);
         if of_loads.chain([other.open_loop]).flatten().any(|open| open.behind) {
             text += "  slower than its rate: a queue that grows";
@@ -50,6 +56,20 @@ pub(super) fn compared(outcome: &Outcome, others: &[(&str, &Outcome)]) -> String
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
+    }
+    text
+}
+
+/// Figures of a run, and by how much each is another than `base` has.
+fn changes(base: &[(String, Option<f64>)], other: &Outcome) -> String {
+    let (mut text, there) = (String::new(), figures(other));
+    for (name, before) in base {
+        let now = there.iter().find(|(other, _)| other == name).and_then(|(_, now)| *now);
+        let change = before
+            .zip(now)
+            .filter(|(before, _)| *before > 0.0)
+            .map(|(before, now)| format!("{:+.0} %", 100.0 * (now / before - 1.0)));
+        let _ = write!(text, "{:>11}{:>8}", figure(name, now), change.unwrap_or_default());
     }
     text
 }
@@ -90,12 +110,15 @@ fn figures(outcome: &Outcome) -> Vec<(String, Option<f64>)> {
         }
         _ => add("", &report.latency_ns),
     }
+    let written = report.write_amplification.as_ref().map(|all| all.total);
+    all.extend(written.map(|total| (AMPLIFICATION.to_string(), Some(total))));
     all
 }
 
 fn figure(name: &str, value: Option<f64>) -> String {
     match value {
         Some(value) if name == "I/Os a second" => units::count(value),
+        Some(value) if name == AMPLIFICATION => format!("{value:.3}"),
         value => time(value),
     }
 }
