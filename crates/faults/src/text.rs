@@ -154,6 +154,10 @@ const FAULT_KEYS: &str = "offset, ppa, probability, from, every, count, status, 
                           before, after; or delay";
 const DELAY_KEYS: &str = "offset, ppa, probability, from, every, count, delay";
 
+/// Who gives a time to `after` means another thing than it does.
+const NO_TIME: &str = "no value, and says that the operation is done before it fails; a rule knows \
+                       no time: from=N spares the first N - 1 requests, count=N ends it after N";
+
 fn medium_keys(fault: MediumFault) -> &'static str {
     match fault {
         MediumFault::Fail { .. } => "ppa, probability, from, every, count, on, permanent",
@@ -317,7 +321,10 @@ fn read_fault(operation: Operation, keys: &[Part<'_>]) -> Result<FaultRule, (usi
             }
             "permanent" => rule.permanent = part.flag()?,
             "before" | "after" => {
-                part.flag()?;
+                match part.key {
+                    "after" if part.value.is_some() => part.value(NO_TIME, |_| None)?,
+                    _ => _ = part.flag()?,
+                }
                 let place = if part.key == "after" { Place::After } else { Place::Before };
                 if rule.place.replace(place).is_some() {
                     let what = "a fault is `before` or `after` its operation";

@@ -12,7 +12,9 @@ pub enum FilesError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// A write of the journal failed before; what is on the disk may be read.
-    #[error("the journal could not be written: nothing changes until the files are mounted again")]
+    #[error(
+        "the journal could not be written: the files are read-only until they are mounted again"
+    )]
     Aborted,
     /// The disk has something else.
     #[error("there are no files of ssdkit here: format it first, if what it has may go")]

@@ -26,7 +26,7 @@ pub struct ServeArgs {
     #[arg(value_name = "DRIVE")]
     pub drive: DriveSpec,
     /// Where to listen for NBD clients: a socket's path or HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = to_listen)]
     pub nbd: Option<NbdAddress>,
     /// Where to hand out application channels: a socket's path. May stand beside --nbd.
     #[arg(long, value_name = "PATH", value_parser = socket_path)]
@@ -37,7 +37,7 @@ pub struct ServeArgs {
     pub linger: Option<u64>,
     /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
     /// key-value store, or a target of it does, beside others with blocks.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = to_listen)]
     pub redis: Option<NbdAddress>,
     /// Redis: whose keys, of several targets that keep values by key [default: the only one].
     #[arg(long, value_name = "NAME", requires = "redis")]
@@ -88,6 +88,18 @@ pub enum SyncWhen {
     Everysec,
     /// When the server has stopped, or earlier.
     No,
+}
+
+/// Where to listen: a path, or host and port.
+fn to_listen(text: &str) -> Result<NbdAddress, String> {
+    text.parse().map_err(|e| match e {
+        DriveError::Address { .. } => {
+            "it is no address to listen at: write a socket's path or HOST:PORT, as 127.0.0.1:6379 \
+             or [::1]:6379"
+                .to_owned()
+        }
+        e => e.to_string(),
+    })
 }
 
 /// A path, and nothing that looks as if it were a port.

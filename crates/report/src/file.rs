@@ -12,6 +12,8 @@ use measure::file::{There, look};
 
 use crate::page::BEGIN;
 
+/// What pictures are named.
+const PICTURES: [&str; 6] = ["png", "svg", "jpg", "jpeg", "gif", "pdf"];
 /// What a picture begins with.
 const SVG: &str = "<svg";
 
@@ -28,8 +30,14 @@ impl OutFile {
     /// A file for a page.
     ///
     /// # Errors
-    /// When it cannot be made, or there is something that is no page.
+    /// When it cannot be made, there is something that is no page, or it is named as a picture.
     pub fn page(path: &Path) -> io::Result<OutFile> {
+        let extension = path.extension().and_then(|it| it.to_str()).map(str::to_lowercase);
+        if extension.is_some_and(|it| PICTURES.contains(&it.as_str())) {
+            let why = "that is the name of a picture, and a page is HTML: name it .html; pictures \
+                       alone are had from reports by `ssdkit compare --pictures DIR`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         OutFile::open(path, BEGIN)
     }
 
@@ -97,6 +105,8 @@ mod tests {
         OutFile::page(&path).unwrap().write(BEGIN).unwrap();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), files()), (BEGIN, 1));
         assert!(OutFile::page(dir.path()).is_err());
+        let picture = OutFile::page(&dir.path().join("run.PNG")).unwrap_err().to_string();
+        assert!(picture.contains(".html"), "{picture}");
         assert!(OutFile::page(&dir.path().join("none/run.html")).is_err());
     }
 

@@ -64,6 +64,7 @@ fn errors_say_what_and_where() {
         ("read,ppa=+1-2", 6, "0x100"),
         ("read,ppa=1-2,offset=0-1", 14, "leave one"),
         ("read,before,after", 13, "leave one"),
+        ("read,after=30s", 6, "from=N"),
         ("read,count=1,count=2", 14, "twice"),
         ("read,status=success", 6, "write-fault"),
         ("read,status=0x0", 6, "0x281"),

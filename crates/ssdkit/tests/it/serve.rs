@@ -110,6 +110,7 @@ fn what_cannot_be_served_is_refused() {
         ("mem:ref,size=16M,store=none", "/tmp/never.sock", 2, "store=memory"),
         ("nbd:/tmp/x", "/tmp/never.sock", 2, "served already"),
         ("mem:ref,size=16M", "/no/such/folder/ssd.sock", 1, "cannot listen"),
+        ("mem:ref,size=16M", "localhost:6379:1", 2, "no address to listen at"),
     ] {
         let (code, text) = told(&ssdkit(&format!("serve {drive} --nbd {at}")).output().unwrap());
         assert_eq!(code, Some(exit), "{drive}: {text}");
