@@ -380,3 +380,40 @@ fn benches_use_them() {
     let of_files = |line: &str| line.contains("aged.ssd") || line.contains("--fua-every");
     run("bench.md", |line| of_files(line) || line.contains("--slowest"));
 }
+
+/// What docs/coming-from.md says of its profiles: latencies and rates are those that follow from
+/// the parameters.
+#[test]
+fn profiles_of_other_simulators_do_what_their_parameters_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = tempfile::tempdir().unwrap();
+    let profiles = folder.path().join("examples/profiles");
+    fs::create_dir_all(&profiles).unwrap();
+    for name in ["femu.toml", "mqsim.toml"] {
+        fs::copy(root.join("examples/profiles").join(name), profiles.join(name)).unwrap();
+    }
+    let page = fs::read_to_string(root.join("docs/coming-from.md")).unwrap();
+    let lines: Vec<&str> = page.lines().filter_map(|it| it.strip_prefix("    ssdkit ")).collect();
+    let [shown, read, write, mqsim, create] = lines[..] else { panic!("{lines:?}") };
+    for line in [shown, create] {
+        let out = common::run(folder.path(), line);
+        assert!(out.status.success(), "{line}: {}", told(&out).1);
+    }
+    let mean = |of: &serde_json::Value| of["latency_ns"]["mean"].as_f64().unwrap();
+    let femu = json(folder.path(), read);
+    assert!((mean(&femu) / 40e3 - 1.0).abs() < 1e-3, "{femu}");
+    assert_eq!(femu["drive"]["size_bytes"], 4u64 << 30, "{femu}");
+    let femu = json(folder.path(), write);
+    assert!((mean(&femu) / 200e3 - 1.0).abs() < 1e-3, "{femu}");
+    let many = write.replace("--qd 1 ", "--qd 64 ").replace("--ios 1000", "--ios 100k");
+    let iops = json(folder.path(), &many)["iops"].as_f64().unwrap();
+    assert!((300e3..=320e3).contains(&iops), "{iops} of 64 units of 200 us");
+    let mqsim = json(folder.path(), mqsim);
+    // A page is read, and a page's bytes go out at 333 MB/s; a request's over the link at 400.
+    let read = "bench mem:./examples/profiles/mqsim.toml,size=2G,store=none,map_cache=none --rw \
+                randread --qd 1 --ios 1000 --precondition seq";
+    let lone = mean(&json(folder.path(), read));
+    let expected = 75e3 + 4096.0 / 0.333 + 4096.0 / 0.4;
+    assert!((lone / expected - 1.0).abs() < 0.01, "{lone} for {expected}");
+    assert!(mqsim["write_amplification"]["total"].as_f64() > Some(1.0), "{mqsim}");
+}
