@@ -506,7 +506,8 @@ impl Runner<'_> {
     ) -> Result<SteadyState, Error> {
         let mut steady = Steady::new(rounds.window);
         loop {
-            self.watch.phase(&format!("until steady, round {}", steady.rounds() + 1));
+            let (n, least) = (steady.rounds() + 1, rounds.window);
+            self.watch.phase(&format!("until steady, round {n} of at least {least}"));
             let (start, before) = (driver.now(), driver.counters());
             let plan = Plan { ramp: 0, until: Until::Both(rounds.ns, shape.bytes), count: false };
             let tally = self.run(driver, load, plan)?;

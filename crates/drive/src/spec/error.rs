@@ -232,14 +232,34 @@ pub enum DriveError {
     },
 }
 
+/// What others call some keys: other simulators, standards, papers.
+const CALLED: [(&str, &[&str]); 10] = [
+    ("spare", &["op", "ops", "overprovisioning", "over_provisioning", "over-provisioning"]),
+    ("victim", &["gc", "gc_policy", "gc-policy", "garbage_collection", "collection"]),
+    ("groups", &["channels", "nchs", "channel_count"]),
+    ("pus", &["luns", "dies", "ways", "luns_per_ch", "chips"]),
+    ("chunks", &["blocks", "blks_per_pl", "blocks_per_plane"]),
+    ("pages", &["pgs_per_blk", "pages_per_block"]),
+    ("page", &["page_size", "pg_size", "page_capacity"]),
+    ("map_cache", &["cmt", "cmt_capacity", "dftl"]),
+    ("program", &["prog", "pg_wr_lat", "page_program_latency"]),
+    ("endurance", &["wear_leveling", "wear_levelling", "leveling", "pe_cycles"]),
+];
+
 /// How close a mistyped key is to one that there is, 0 to 1, to be taken for it.
 const CLOSE: f64 = 0.8;
 
 impl DriveError {
     /// A key that is none of these, which stand in a line.
     pub(super) fn unknown_key(key: &str, known: String) -> DriveError {
-        let names = known.split([',', ';']).map(str::trim).filter(|name| !name.contains(' '));
-        let close = names.map(|name| (strsim::jaro_winkler(key, name), name));
+        let names = || known.split([',', ';']).map(str::trim).filter(|name| !name.contains(' '));
+        let asked = key.to_lowercase();
+        let ours = CALLED.iter().find(|(_, theirs)| theirs.contains(&asked.as_str()));
+        if let Some((ours, _)) = ours.filter(|(ours, _)| names().any(|name| name == *ours)) {
+            let meant = format!("did you mean `{ours}`? The");
+            return DriveError::UnknownKey { key: key.into(), meant, known };
+        }
+        let close = names().map(|name| (strsim::jaro_winkler(key, name), name));
         let closest = close.reduce(|best, one| if one.0 > best.0 { one } else { best });
         let closest = closest.filter(|one| one.0 >= CLOSE);
         let meant = closest.map_or("the".into(), |one| format!("did you mean `{}`? The", one.1));

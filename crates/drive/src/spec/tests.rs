@@ -119,6 +119,11 @@ fn wrong_names_are_told_apart() {
         ("mem:ref,shop=1", "`shop` is no key of a drive; the keys are: size, store"),
         ("mem:ref,siz=1G", "`siz` is no key of a drive; did you mean `size`? The keys are: size"),
         ("mem:ref,shard=2", "did you mean `shards`?"),
+        // As others call it; of a drive that has no such key, nothing.
+        ("mem:ref,op=0.25", "did you mean `spare`?"),
+        ("mem:ref,Over-Provisioning=0.28", "did you mean `spare`?"),
+        ("mem:ref,gc=fifo", "did you mean `victim`?"),
+        ("null:op=1", "`op` is no key of a drive; the keys are"),
         ("mem:ref,shards=3", "a divisor of its groups, 1, 2, 4, 8, of size 64K"),
         ("null:submit_queue=1", "did you mean `submit_queues`?"),
         ("notes.txt", "for example mem:ref,size=8G or ./notes.txt"),
