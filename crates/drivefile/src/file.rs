@@ -28,8 +28,8 @@ use std::sync::{Arc, OnceLock};
 use flash::{Chunk, Medium, Moved, Ppa};
 use port::lazy::room_for;
 
-use crate::away::is_away;
 pub(crate) use self::chunks::sum_of;
+use crate::away::is_away;
 use crate::blocks::{Blocks, Unreadable, When};
 use crate::claim::{self, Claimed};
 use crate::descriptor::{Descriptor, at_rest};
