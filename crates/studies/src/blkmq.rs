@@ -511,8 +511,8 @@ fn notes(topology: Topology) -> Vec<String> {
          is shown"
             .into(),
         "requests are submitted and reaped one by one, the clock is read once in 32; with 1 \
-         outstanding it is read for each, which is in the latency; what the device takes no time \
-         for is back at the next look, so that of 32 hardly more than one is out at a time"
+         outstanding it is read for each, which is in the latency; 32 are submitted before the \
+         first is looked for, so that 32 or 31 are always out"
             .into(),
         "everything is in user space: no system call, no interrupt, no libaio but where said; \
          that is why all is faster than theirs"
