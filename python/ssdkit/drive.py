@@ -79,6 +79,10 @@ class Counters:
     """Programmed to fill rows."""
     metadata: int
     """Programmed for the target's own records."""
+    parity: int
+    """Programmed for parity."""
+    folds: int
+    """Folded out of an SLC cache."""
     absorbed: int
     """Written over while in the buffer; never programmed."""
     collections: int
@@ -100,10 +104,11 @@ class Counters:
 
     @property
     def write_amplification(self) -> float | None:
-        """Blocks programmed for each of the user's; None where there was none."""
+        """Blocks programmed for each of the user's, parity and folds too; None where there was none."""
         if not self.user:
             return None
-        return (self.user + self.gc + self.padding + self.metadata) / self.user
+        target = self.user + self.gc + self.padding + self.metadata
+        return (target + self.parity + self.folds) / self.user
 
     def __sub__(self, before: Counters) -> Counters:
         names = self.__dataclass_fields__

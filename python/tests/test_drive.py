@@ -528,6 +528,14 @@ def test_counters_and_wear() -> None:
     assert json.dumps(drive.config) and drive.config["size_bytes"] == drive.size
 
 
+def test_parity_is_in_write_amplification() -> None:
+    drive = Drive(SMALL, parity=4, store="none")
+    drive.run("write", np.arange(2000) * BLOCK)
+    counters = drive.counters()
+    assert counters.parity > 0 and counters.folds == 0
+    assert counters.write_amplification is not None and counters.write_amplification > 4 / 3
+
+
 def test_what_can_be_no_request_takes_none() -> None:
     drive = Drive(SMALL)
     with pytest.raises(ssdkit.UsageError, match="request 1: 200 is no operation"):

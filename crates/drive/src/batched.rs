@@ -231,7 +231,7 @@ pub(crate) mod tests {
     const PAGES: u64 = 40;
 
     /// One request at `now`; gives what came of it, and when.
-    fn act<P>(drive: &mut P, now: Time, op: BatchOp, lpid: u64, buffer: Buffer) -> BatchDone
+    pub fn act<P>(drive: &mut P, now: Time, op: BatchOp, lpid: u64, buffer: Buffer) -> BatchDone
     where
         P: Port<Cmd = BatchReq, Done = BatchDone>,
     {

@@ -16,6 +16,7 @@ use crate::backing::Backing;
 use crate::batched::BoxedBatch;
 use crate::caches::Caches;
 use crate::kv::KvDrive;
+use crate::lower;
 use crate::told::{Explained, Told};
 use crate::whole::{Boxed, Drive, Observed, READ_ONLY, devices, few};
 
@@ -150,6 +151,9 @@ pub struct Glimpse {
     pub inside: Option<u64>,
     /// What its target wrote.
     pub written: WriteCounters,
+    /// Blocks programmed beside that: of parity, and folded out of an SLC cache. None where
+    /// it has no such thing.
+    pub beside: [Option<u64>; 2],
     /// Blocks that collection read, where they are counted.
     pub moved: Option<u64>,
     /// Chunks that its target has for what comes next, where it counts them.
@@ -225,6 +229,7 @@ pub(crate) fn glimpse(drive: &Boxed, now: Time) -> Glimpse {
     let written = drive.counters();
     Glimpse {
         written,
+        beside: [drive.parity_blocks(), drive.folded_blocks()],
         moved: Some(written.moved),
         free_chunks: Some(drive.free_chunks()),
         flash: devices().map(|device| device.counters()).fold(Counters::default(), sum),
@@ -264,6 +269,7 @@ impl Seen for Link<KvDrive> {
             at: now.0,
             live,
             written: done,
+            beside: lower::beside(drive.lower()),
             flash: device.counters(),
             errors: device.errors(),
             worked: worked([device].into_iter()),
@@ -300,9 +306,11 @@ impl Seen for Link<BoxedBatch> {
         flushes.requests = done.flushes;
         let row = u64::from(drive.lower().geometry().row_blocks());
         let metadata = done.log_rows * row + done.table_pages;
+        // Pages that came again in their batch are not programmed.
+        let user = done.user - done.superseded;
         let written = WriteCounters {
-            user: done.user,
-            gc: flash.blocks_programmed.saturating_sub(done.user + done.padding + metadata),
+            user,
+            gc: done.programmed.saturating_sub(user + done.padding + metadata),
             padding: done.padding,
             metadata,
             absorbed: done.superseded,
@@ -318,6 +326,7 @@ impl Seen for Link<BoxedBatch> {
             at: now.0,
             live,
             written,
+            beside: lower::beside(drive.lower()),
             flash,
             errors: device.errors(),
             worked: worked([device].into_iter()),
@@ -341,10 +350,14 @@ impl Seen for Link<BoxedBatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batched;
+    use crate::batched::tests::{act, config_of};
     use crate::lent::Lent;
+    use crate::memory;
     use crate::spec::DriveSpec;
-    use crate::stack::{build, needs_stories};
-    use port::{BlockReq, Buffer};
+    use crate::stack::{build, needs_stories, new_device};
+    use device::LinkTiming;
+    use port::{BatchOp, BlockReq, Buffer, Desc};
 
     /// Each end is in its range and what comes after it is not; ranges are a quarter of
     /// a power of two wide.
@@ -434,6 +447,33 @@ mod tests {
             assert!(Some(free) >= seen.free_chunks && offline == 0, "{count:?}");
             assert_eq!(open + closed > 0, tells, "{name}: {count:?}");
         }
+    }
+
+    /// A stripe of three has a row of parity for two of data, and none of it is counted as
+    /// the target's.
+    #[test]
+    fn parity_is_told_beside_what_the_target_wrote() {
+        let mut lent = lent("mem:tlc,size=64M,groups=1,pus=3,parity=3");
+        let writes: Vec<_> = (0..1000).map(|n| (BlockOp::Write, n * 8192)).collect();
+        ask(&mut lent, Time::ZERO, &writes);
+        let seen = lent.glimpse(Time::ZERO);
+        let [parity, folds] = seen.beside;
+        assert!(parity.unwrap() > seen.written.user / 3 && folds.is_none(), "{parity:?}");
+        let config = config_of("batch", ",parity=4", &[]);
+        let medium = memory::medium(&config, BLOCK_BYTES as u32).unwrap();
+        let device = new_device(&config, 1, medium.into()).unwrap();
+        let mut drive = Link::new(LinkTiming::default(), batched::start(&config, device).unwrap());
+        let mut now = drive.below().now();
+        for page in 0..100 {
+            let mut buffer = Buffer::zeroed(2 * BLOCK_BYTES as usize).unwrap();
+            Desc::write(&[page], &[], buffer.bytes_mut());
+            now = act(&mut drive, now, BatchOp::WriteBatch, 0, buffer).at;
+        }
+        let seen = drive.glimpse(now);
+        assert!(seen.beside[0].unwrap() > 25 && seen.beside[1].is_none(), "{:?}", seen.beside);
+        // Nothing was collected by then.
+        let WriteCounters { user, gc, collections, .. } = seen.written;
+        assert_eq!((user, gc, collections), (100, 0, 0), "{:?}", seen.written);
     }
 
     /// A die at work when the drive is lent tells what is left of that, not the drive's whole

@@ -142,13 +142,13 @@ pub fn link_above(config: &DriveConfig) -> LinkTiming {
     if config.profile.side == Side::Device { config.profile.link } else { LinkTiming::default() }
 }
 
-/// Blocks programmed beside those of a target: parity, what was padded for it, and folds out
-/// of an SLC cache. None where there is neither.
-pub fn beside(lower: &dyn Lower) -> Option<u64> {
+/// Blocks programmed beside those of a target: of parity with what was padded for it, and
+/// folded out of an SLC cache. None where there is no such thing.
+pub fn beside(lower: &dyn Lower) -> [Option<u64>; 2] {
     let parity = lower.parity().map(|parity| parity.parity + parity.padded);
     let (slc, row) = (lower.device().slc_health(), lower.device().geometry().row_blocks());
     let folds = (slc.blocks > 0).then_some(slc.folded * u64::from(row));
-    parity.into_iter().chain(folds).reduce(|a, b| a + b)
+    [parity, folds]
 }
 
 /// The memory of a drive's buffer, where that has a rate: for all of its shards one.

@@ -21,6 +21,7 @@ use std::any::Any;
 use device::{CacheCounters, Device, OpenChannel, PowerHealth, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
+use measure::Programmed;
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
 use ruled::SetInstaller;
@@ -101,6 +102,13 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     /// Blocks folded out of its SLC cache, where it has one.
     fn folded_blocks(&self) -> Option<u64> {
         None
+    }
+
+    /// All blocks that it programmed, by reason.
+    fn programmed(&self) -> Programmed {
+        let WriteCounters { user, gc, padding, metadata, .. } = self.counters();
+        let (parity, folds) = (self.parity_blocks(), self.folded_blocks());
+        Programmed { user, gc, padding, metadata, parity, folds }
     }
 
     /// From then on its dies tell how long they work, or no more.

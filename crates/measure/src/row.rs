@@ -98,11 +98,14 @@ impl Programmed {
         self.user + self.gc + self.padding + self.metadata
     }
 
-    /// All of it for each block that the host wrote, parity and folds too; `None` where
-    /// it wrote none.
+    /// All of it, parity and folds too.
+    pub fn all(&self) -> u64 {
+        self.of_target() + self.parity.unwrap_or(0) + self.folds.unwrap_or(0)
+    }
+
+    /// All of it for each block that the host wrote; `None` where it wrote none.
     pub fn amplification(&self) -> Option<f64> {
-        let all = self.of_target() + self.parity.unwrap_or(0) + self.folds.unwrap_or(0);
-        (self.user > 0).then(|| all as f64 / self.user as f64)
+        (self.user > 0).then(|| self.all() as f64 / self.user as f64)
     }
 
     /// What was programmed since it was `before`.

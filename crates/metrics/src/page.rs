@@ -255,6 +255,9 @@ fn write_target(seen: &Glimpse, chunks: Option<&ChunkCount>, text: &mut Text) {
     {
         all.add(&[("why", why)], blocks);
     }
+    for (why, blocks) in ["parity", "folds"].iter().zip(seen.beside) {
+        blocks.into_iter().for_each(|blocks| all.add(&[("why", why)], blocks));
+    }
     for (name, count) in [
         ("ssdkit_blocks_absorbed_total", Some(w.absorbed)),
         ("ssdkit_blocks_lost_total", Some(w.lost)),

@@ -77,7 +77,12 @@ pub const METRICS: [Metric; 38] = [
         "What those took that did not fail, in drive time",
     ),
     metric("ssdkit_time_seconds_total", Counter, "op, cause, behind", "Where their time went"),
-    metric("ssdkit_blocks_written_total", Counter, "why", "Blocks of 4 KiB programmed, and why"),
+    metric(
+        "ssdkit_blocks_written_total",
+        Counter,
+        "why",
+        "Blocks of 4 KiB programmed, and why; parity and folds where the drive has them",
+    ),
     metric("ssdkit_blocks_absorbed_total", Counter, "", "Written over while still in the buffer"),
     metric("ssdkit_blocks_lost_total", Counter, "", "Blocks that could not be read any more"),
     metric("ssdkit_collections_total", Counter, "", "Chunks collected"),

@@ -208,6 +208,8 @@ impl PyDrive {
             ("gc", c.gc),
             ("padding", c.padding),
             ("metadata", c.metadata),
+            ("parity", drive.parity_blocks().unwrap_or(0)),
+            ("folds", drive.folded_blocks().unwrap_or(0)),
             ("absorbed", c.absorbed),
             ("collections", c.collections),
             ("moved", c.moved),

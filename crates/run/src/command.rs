@@ -10,7 +10,7 @@ use drive::restore::Restored;
 use drive::say::{harmless, say};
 use drive::spec::{DriveConfig, DriveSpec, Store};
 use drive::stack::{self, needs_blocks};
-use drive::whole::{Drive, Ended};
+use drive::whole::{Drive, Ended, Observed};
 use files::{BLOCK, Disk, Files, FilesError, Inode, Journal, Kind, Operation, Options};
 use interpose::{Program, RunError, Tree};
 use measure::units;
@@ -20,7 +20,7 @@ use crate::engine::DriveDisk;
 use crate::folder::{self, Folder};
 use crate::room::RESERVE;
 use crate::speculation::Speculation;
-use crate::summary::{About, Summary, Took, programmed};
+use crate::summary::{About, Summary, Took};
 use crate::unreadable::Unreadable;
 use crate::watcher::OnDrive;
 
@@ -92,7 +92,7 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
         take_in(&mut files, &tree, &paths)?;
     }
     tell_unreadable(&unreadable);
-    let before = (disk.look(programmed), disk.asked());
+    let before = (disk.look(|drive| drive.programmed()), disk.asked());
     let mut on_drive = OnDrive::new(files, disk.clone(), args.cut_after, speculation);
     on_drive.unreadable = unreadable;
     if on_drive.speculation.is_some() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drive::fault_rules::Injected;
 use drive::whole::Observed;
 use interpose::{Ended, Held};
-use measure::{WriteAmplification, units};
+use measure::{Programmed, units};
 use serde_json::{Value, json};
 
 use crate::args::RunArgs;
@@ -79,15 +79,12 @@ impl Summary {
     /// Of what was done since the program began.
     pub fn of(
         on_drive: &OnDrive,
-        before: ([u64; 4], [Asked; 4]),
+        before: (Programmed, [Asked; 4]),
         ended: Ended,
         took: Took,
     ) -> Self {
         let disk = on_drive.files.disk();
-        let counters = disk.look(programmed);
-        let [user, gc, padding, metadata] =
-            [0, 1, 2, 3].map(|n| counters[n].saturating_sub(before.0[n]));
-        let amplification = WriteAmplification::from_blocks(user, gc, padding, metadata);
+        let programmed = disk.look(|drive| drive.programmed()).since(&before.0);
         let asked = disk.asked();
         let injected = disk.look(|drive| drive.injected());
         let speculation = on_drive.speculation.as_ref().map(|it| Speculated {
@@ -105,8 +102,8 @@ impl Summary {
                 requests: asked[n].requests - before.1[n].requests,
                 bytes: asked[n].bytes - before.1[n].bytes,
             }),
-            amplification: amplification.map(|it| it.total),
-            flash_blocks: user + gc + padding + metadata,
+            amplification: programmed.amplification(),
+            flash_blocks: programmed.all(),
             is_cut: on_drive.is_cut,
             speculation,
             changes: on_drive.changes,
@@ -246,12 +243,6 @@ impl Summary {
         }
         out
     }
-}
-
-/// Blocks that a drive has programmed: for the user, by collection, to fill rows, for itself.
-pub fn programmed(drive: &impl Observed) -> [u64; 4] {
-    let counters = drive.counters();
-    [counters.user, counters.gc, counters.padding, counters.metadata]
 }
 
 #[cfg(test)]

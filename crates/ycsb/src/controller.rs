@@ -71,7 +71,7 @@ impl Works for BoxedBatch {
     }
 
     fn beside(&self) -> Option<u64> {
-        lower::beside(BatchDrive::lower(&**self))
+        lower::beside(BatchDrive::lower(&**self)).into_iter().flatten().reduce(|a, b| a + b)
     }
 }
 
@@ -88,7 +88,7 @@ impl Works for KvDrive {
     }
 
     fn beside(&self) -> Option<u64> {
-        lower::beside(self.lower())
+        lower::beside(self.lower()).into_iter().flatten().reduce(|a, b| a + b)
     }
 }
 

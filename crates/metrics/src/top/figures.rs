@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use measure::Programmed;
 use serde_json::{Value, json};
 
 use crate::scrape::Scrape;
@@ -42,7 +43,8 @@ pub(super) struct Figures {
     pub inside: Option<f64>,
     /// Why it takes no more writes.
     pub read_only: Option<String>,
-    /// Write amplification: between the looks, and since it was made or opened.
+    /// Write amplification with parity and folds: between the looks, and since it was made
+    /// or opened.
     pub amplification: [Option<f64>; 2],
     pub operations: Vec<Operation>,
     /// Where time went, largest part first: to what, behind what if that is told, and how
@@ -99,13 +101,6 @@ impl Looks<'_> {
     /// What [`Looks::grown`] says, a second.
     fn rate(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         Some(finite(self.grown(name, labels)? / self.seconds))
-    }
-
-    fn amplification(&self, of: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-        let user = of("user").filter(|&user| user > 0.0)?;
-        let all: f64 =
-            ["user", "collection", "padding", "metadata"].into_iter().filter_map(&of).sum();
-        Some(finite(all / user))
     }
 
     /// Percentiles of what was done of an operation, in ns.
@@ -199,6 +194,15 @@ impl Looks<'_> {
     }
 }
 
+/// Of blocks by why they were programmed.
+fn amplification(of: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+    let blocks = |why| of(why).map(|blocks| blocks as u64);
+    let [user, gc, padding, metadata] =
+        ["user", "collection", "padding", "metadata"].map(|why| blocks(why).unwrap_or(0));
+    let (parity, folds) = (blocks("parity"), blocks("folds"));
+    Programmed { user, gc, padding, metadata, parity, folds }.amplification()
+}
+
 /// Below what such a part of the requests took, from how many took at most so long; none
 /// of fewer than would have one beyond it.
 fn percentile(ranges: &[(f64, f64)], part: f64) -> Option<f64> {
@@ -256,10 +260,8 @@ impl Figures {
             inside: looks.value("ssdkit_requests_inside", &[]),
             read_only: is_read_only.then_some(reason),
             amplification: [
-                looks.amplification(|why| {
-                    looks.grown(blocks, &[("why", why)]).filter(|_| is_between)
-                }),
-                looks.amplification(|why| looks.value(blocks, &[("why", why)])),
+                amplification(|why| looks.grown(blocks, &[("why", why)]).filter(|_| is_between)),
+                amplification(|why| looks.value(blocks, &[("why", why)])),
             ],
             operations: looks.operations(),
             causes: looks.causes(),
@@ -377,6 +379,19 @@ pub(super) mod tests {
         full.seen.live.works[1].requests = 101;
         let same = Scrape::read(&text(&mut full)).unwrap();
         assert_eq!(Figures::between(Some(&new), &same).seconds, 6.0);
+    }
+
+    #[test]
+    fn amplification_has_parity_and_folds_in_it() {
+        let mut full = Full::default();
+        full.seen.beside = [Some(50), Some(100)];
+        let before = Scrape::read(&text(&mut full)).unwrap();
+        full.seen.at += 1_000_000_000;
+        (full.seen.written.user, full.seen.written.gc) = (200, 350);
+        full.seen.beside = [Some(150), Some(200)];
+        let after = Scrape::read(&text(&mut full)).unwrap();
+        let all = Figures::between(Some(&before), &after);
+        assert_eq!(all.amplification, [Some(5.0), Some(4.5)]);
     }
 
     /// No key has a blank in it.

@@ -5,6 +5,29 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A stripe of three has a row of parity for two of data, and figures of what the flash took
+/// have it in them.
+#[test]
+fn parity_is_in_what_the_flash_took() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "for n in 1 2 3 4 5 6 7 8; do head -c 1M /dev/zero > data/$n; sync data/$n; done";
+    let drive = "mem:tlc,groups=1,pus=3,size=64M,parity=3";
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .args(["run", "--drive", drive, "--map", "data", "--json", "--", "sh", "-c", script])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    if said.contains("supervisor") {
+        eprintln!("LEFT OUT: programs cannot be supervised here: {said}");
+        return;
+    }
+    let json: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let amplification = json["write_amplification"].as_f64().unwrap();
+    assert!(amplification > 1.45, "{json}");
+}
 
 /// A signal is the program's, also where a drive file has threads of its own at work; then all
 /// that the program wrote is on the drive.
