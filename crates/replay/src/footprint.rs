@@ -8,6 +8,7 @@
 //! the accesses. Nothing here fails.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;
@@ -29,9 +30,9 @@ struct Region {
 
 /// What was touched so far.
 pub(crate) struct Footprint {
-    /// By the mixed number of each. The table mixes it again, by a number that no trace can
+    /// By the mixed number of each. The table mixes it again, by numbers that no trace can
     /// know: none makes all regions meet in one place.
-    regions: HashMap<u64, Region>,
+    regions: HashMap<u64, Region, Seeded>,
     most: usize,
     /// Regions are kept whose keys are [`is_kept`] so often.
     halved: u32,
@@ -40,6 +41,56 @@ pub(crate) struct Footprint {
     writes: u64,
     /// Reads and writes longer than what counts of one.
     longer: u64,
+}
+
+/// Hashes a key by two numbers at random: `(times * key + plus) / 2^64`, of 128 bits. Whatever
+/// keys there are, two of them have any two hashes as often as any others (Dietzfelbinger's
+/// multiply-shift, which is strongly universal), so that as many meet as by chance.
+#[derive(Clone, Copy)]
+struct Seeded {
+    times: u128,
+    plus: u128,
+}
+
+impl Seeded {
+    /// By numbers of its own.
+    fn new() -> Seeded {
+        let random = RandomState::new();
+        let [a, b, c, d] = [0, 1, 2, 3].map(|n: u64| u128::from(random.hash_one(n)));
+        Seeded { times: a << 64 | b, plus: c << 64 | d }
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = Hashed;
+
+    #[inline]
+    fn build_hasher(&self) -> Hashed {
+        Hashed { by: *self, hash: 0 }
+    }
+}
+
+/// The hash of a key.
+struct Hashed {
+    by: Seeded,
+    hash: u64,
+}
+
+impl Hasher for Hashed {
+    #[inline]
+    fn write_u64(&mut self, key: u64) {
+        let Seeded { times, plus } = self.by;
+        self.hash = (times.wrapping_mul(key.into()).wrapping_add(plus) >> 64) as u64;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key is a number of 64 bits");
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.hash
+    }
 }
 
 /// What a footprint comes to.
@@ -103,7 +154,7 @@ impl Footprint {
     }
 
     fn of_at_most(most: usize) -> Footprint {
-        let regions = HashMap::new();
+        let regions = HashMap::with_hasher(Seeded::new());
         Footprint { regions, most, halved: 0, accesses: 0, writes: 0, longer: 0 }
     }
 
@@ -238,6 +289,29 @@ mod tests {
         assert!((touched.blocks as f64 / 100_000.0 - 1.0).abs() < 0.06, "{touched:?}");
         assert!((touched.written as f64 / 25_000.0 - 1.0).abs() < 0.12, "{touched:?}");
         assert_eq!((touched.accesses, touched.writes), (100_000, 25_000));
+    }
+
+    /// Keys of which only some bits differ are everywhere in a table: by its lowest bits are
+    /// their places, by its highest the marks by which these are told apart.
+    #[test]
+    fn keys_that_are_alike_are_spread() {
+        let seeded = Seeded {
+            times: 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344,
+            plus: 0xa409_3822_299f_31d0_082e_fa98_ec4e_6c89,
+        };
+        assert_ne!(Seeded::new().hash_one(1u64), Seeded::new().hash_one(1u64));
+        for first in [0, 7, 20, 32, 48] {
+            let mut places = [[0u32; 128]; 2];
+            for key in 0..12_800u64 {
+                let hash = seeded.hash_one(key << first);
+                places[0][(hash % 128) as usize] += 1;
+                places[1][(hash >> 57) as usize] += 1;
+            }
+            for places in places {
+                let most = places.iter().max().unwrap();
+                assert!(*most < 400, "{most} of 12 800 in one of 128 places");
+            }
+        }
     }
 
     /// The number that [`mix`] makes this of.
