@@ -134,6 +134,41 @@ impl Doubt {
     }
 }
 
+/// The device of a drive whose target is not of blocks, which is still to be found again.
+pub struct OpenDevice {
+    /// The drive's configuration.
+    pub config: DriveConfig,
+    /// The seed of its policies.
+    pub seed: u64,
+    /// The device.
+    pub device: Device<Backing>,
+    /// Whether it had been shut down.
+    pub clean: bool,
+    /// Why what is on it may not be found.
+    pub doubt: Doubt,
+}
+
+impl OpenDevice {
+    /// That in a file, or of a copy of it in memory.
+    pub fn of(open: OpenFile, copy: bool) -> Result<OpenDevice, Error> {
+        let doubt = Doubt::of(&open);
+        let OpenFile { config, seed, away, mut opened, .. } = open;
+        let (medium, away): (Backing, u64) = match copy {
+            true => (in_memory(&config, &mut opened)?, 0),
+            false => (opened.medium.into(), away),
+        };
+        let device = stack::old_device(&config, seed, medium, &opened.chunks, away)?;
+        Ok(OpenDevice { config, seed, device, clean: opened.clean, doubt })
+    }
+}
+
+/// What a file holds, in memory.
+fn in_memory(config: &DriveConfig, opened: &mut Opened) -> Result<Backing, Error> {
+    let mut medium = memory::medium(config, config.spec.store.kept())?;
+    drivefile::load(opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
+    Ok(medium.into())
+}
+
 /// How a drive is found again: all of it, or what can be.
 type Recover =
     fn(&DriveConfig, u64, Vec<Left>, u64, Option<Store>) -> Result<stack::Assembled, Error>;
@@ -178,8 +213,7 @@ impl Restored {
 
     fn copied_by(recover: Recover, open: OpenFile) -> Result<Restored, Error> {
         let OpenFile { config, seed, mut opened, .. } = open;
-        let mut medium = memory::medium(&config, config.spec.store.kept())?;
-        drivefile::load(&mut opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
+        let medium = in_memory(&config, &mut opened)?;
         let journal = match opened.medium.area() {
             Some(mut area) => {
                 let copied = NvRam::copy_of(&mut area);
@@ -189,7 +223,6 @@ impl Restored {
             None => None,
         };
         let Opened { chunks, clean, .. } = opened;
-        let medium = medium.into();
         let shards = (vec![Left { medium, chunks }], 0);
         Restored::over(recover, (config, seed), shards, clean, journal)
     }

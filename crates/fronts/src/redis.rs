@@ -51,11 +51,11 @@ use drive::live::Seen;
 use drive::lower;
 use drive::memory;
 use drive::remote::{first_of, resolve};
-use drive::restore::{Doubt, Recovery, Restored};
+use drive::restore::{OpenDevice, Recovery, Restored};
 use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
-use drive::stack::{self, needs_stories, new_device, old_device};
+use drive::stack::{self, needs_stories, new_device};
 use drive::whole::{Boxed, Drive, Ended};
 
 /// Operations of the tree that may wait at once.
@@ -192,17 +192,9 @@ fn batched_file(
     server: Listening,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let (is_new, doubt) = (open.is_new(), Doubt::of(&open));
-    let OpenFile { config, seed, away, mut opened, .. } = open;
-    let device = if copy {
-        let mut medium = memory::medium(&config, config.spec.store.kept())?;
-        drivefile::load(&mut opened, &mut medium).map_err(failed)?;
-        old_device(&config, seed, medium.into(), &opened.chunks, 0)?
-    } else {
-        old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
-    };
-    let may_be_new = is_new || args.destroy;
-    let recovered = batched::recover(&config, device, opened.clean, may_be_new);
+    let is_new = open.is_new();
+    let OpenDevice { config, device, clean, doubt, .. } = OpenDevice::of(open, copy)?;
+    let recovered = batched::recover(&config, device, clean, is_new || args.destroy);
     let (target, recovery) = doubt.found(recovered)?;
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }

@@ -7,14 +7,14 @@ use btree::{Keyed, KeyedConfig, Records, StoreKind};
 use device::Link;
 use drive::error::Error;
 use drive::kv::{self, KvDrive};
+use drive::lower;
 use drive::spec::file::OpenFile;
-use drive::{lower, memory, stack};
 use port::Time;
 
 use super::tended::Tended;
 use super::{Driven, Listening, OPERATIONS, Serving, Stored, come_back, failed, refuse};
 use crate::args::ServeArgs;
-use drive::restore::Doubt;
+use drive::restore::OpenDevice;
 
 /// Memory for values on their way where nobody says how much, in bytes.
 pub(crate) const MEMORY: u64 = 256 << 20;
@@ -45,17 +45,9 @@ pub(super) fn file(
     server: Listening,
     out: &mut dyn std::io::Write,
 ) -> Result<(), Error> {
-    let (is_new, doubt) = (open.is_new(), Doubt::of(&open));
-    let OpenFile { config, seed, away, mut opened, .. } = open;
-    let device = if copy {
-        let mut medium = memory::medium(&config, config.spec.store.kept())?;
-        drivefile::load(&mut opened, &mut medium).map_err(failed)?;
-        stack::old_device(&config, seed, medium.into(), &opened.chunks, 0)?
-    } else {
-        stack::old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
-    };
-    let recovered = kv::recover(&config, seed, device, opened.clean);
-    let (drive, recovery) = doubt.found(recovered)?;
+    let is_new = open.is_new();
+    let OpenDevice { config, seed, device, clean, doubt } = OpenDevice::of(open, copy)?;
+    let (drive, recovery) = doubt.found(kv::recover(&config, seed, device, clean))?;
     let recovery = Some(recovery);
     Serving { args, config: &config, is_new, recovery, server, out }.keyed(drive)
 }
