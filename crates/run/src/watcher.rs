@@ -136,7 +136,8 @@ impl OnDrive {
     }
 
     fn failed(&mut self, e: &FilesError) -> Errno {
-        self.is_aborted |= matches!(e, FilesError::Aborted);
+        // The first to hear of it need not be the last to change something.
+        self.is_aborted |= matches!(e, FilesError::Aborted) || self.files.failure().is_some();
         Errno::from_raw_os_error(e.errno())
     }
 
