@@ -8,7 +8,7 @@
 //! row is programmed, if the stripe is whole, else the sum is gone on with. A
 //! cut at any moment leaves a superblock of which the same is to be done.
 //!
-//! What cannot be read or programmed closes the superblock early.
+//! What cannot be programmed, or be read in three tries, closes the superblock early.
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::TAG_BYTES;
@@ -40,7 +40,12 @@ pub(crate) struct CatchUp {
     stripe: u32,
     /// Reads of all members, pads of those with data, the parity.
     step: u32,
+    /// How often its read failed.
+    failed: u32,
 }
+
+/// How often a row is read: an error may pass.
+const TRIES: u32 = 3;
 
 /// A place for work of several steps, one command at a time.
 pub(crate) struct Lane {
@@ -102,7 +107,7 @@ impl<D: OpenChannel> Parity<D> {
         of.busy = true;
         let stripe = self.stripes.begin(sb, number, 0, stored);
         let lane = self.lanes.take_as_is();
-        self.catch_up(lane, CatchUp { sb, number, stripe, step: 0 });
+        self.catch_up(lane, CatchUp { sb, number, stripe, step: 0, failed: 0 });
         false
     }
 
@@ -159,7 +164,7 @@ impl<D: OpenChannel> Parity<D> {
         self.stripes.give(at.stripe);
         // There is room: one was just given back.
         let stripe = self.stripes.begin(sb, number, 0, stored);
-        CatchUp { sb, number, stripe, step: 0 }
+        CatchUp { sb, number, stripe, step: 0, failed: 0 }
     }
 
     /// Sends one command: the blocks `from` to `to` of a stripe's row.
@@ -207,8 +212,13 @@ impl<D: OpenChannel> Parity<D> {
     }
 
     fn catch_up_done(&mut self, lane: u32, mut at: CatchUp, done: VectorDone) {
+        let is_read = at.step < self.layout.width;
         if !matches!(done.status, Status::SUCCESS | Status::HIGH_ECC) {
             self.lanes[lane].give(done.buffer);
+            at.failed += 1;
+            if is_read && at.failed < TRIES {
+                return self.catch_up(lane, at);
+            }
             self.lanes.give(lane);
             self.stripes.give(at.stripe);
             self.supers[at.sb].busy = false;
@@ -216,7 +226,7 @@ impl<D: OpenChannel> Parity<D> {
             self.stirred = true;
             return;
         }
-        if at.step < self.layout.width {
+        if is_read {
             let stripe = &mut self.stripes.table[at.stripe];
             let each = stripe.each(self.kept as usize);
             let count = done.buffer.len() / (each + TAG_BYTES);
@@ -225,7 +235,7 @@ impl<D: OpenChannel> Parity<D> {
             stripe.add(self.kept as usize, self.layout.row as usize, 0, data, tags);
         }
         self.lanes[lane].give(done.buffer);
-        at.step += 1;
+        (at.step, at.failed) = (at.step + 1, 0);
         self.catch_up(lane, at);
     }
 

@@ -245,16 +245,8 @@ impl<D: OpenChannel> Parity<D> {
 
     /// Whether all that is needed to rebuild a block should be there.
     fn can_rebuild(&self, ppa: Ppa) -> bool {
-        let home = self.layout.home(ppa);
-        let own = self.device.chunk(self.layout.lower.chunk_index(home));
-        let block = self.layout.lower.block(home);
-        own.failed_of(block, 1) == 0
-            && self.others(ppa).all(|other| {
-                let chunk = self.device.chunk(self.layout.lower.chunk_index(other));
-                chunk.state != ChunkState::Offline
-                    && block < chunk.programmed
-                    && chunk.failed_of(block, 1) == 0
-            })
+        let (sb, block) = (self.layout.upper.chunk_index(ppa), self.layout.upper.block(ppa));
+        self.members(sb).can_rebuild(block)
     }
 
     /// A block of a command cannot be read.

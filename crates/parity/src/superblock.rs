@@ -191,10 +191,24 @@ impl<D: OpenChannel> Members<'_, D> {
         chunk
     }
 
-    /// Whether the program of a block failed.
+    /// Whether all that is needed to rebuild a block should be there: the same block of all
+    /// other members.
+    pub fn can_rebuild(&self, block: u32) -> bool {
+        let (_, own, below) = self.layout.place(block);
+        (0..self.layout.width).filter(|&of| of != own).all(|of| {
+            let chunk = self.chunk(of);
+            chunk.state != ChunkState::Offline
+                && below < chunk.programmed
+                && chunk.failed_of(below, 1) == 0
+        })
+    }
+
+    /// Whether a block is nowhere, as its program failed. A stripe has parity only where all
+    /// its programs succeeded: what failed below that was one more program of a row that a cut
+    /// took, and the row is rebuilt as before.
     pub fn has_failed(&self, block: u32) -> bool {
         let (_, data, below) = self.layout.place(block);
-        self.chunk(data).failed_of(below, 1) != 0
+        self.chunk(data).failed_of(below, 1) != 0 && !self.can_rebuild(block)
     }
 
     /// The first failed programs of all members, as many as a chunk has.
@@ -221,6 +235,6 @@ impl<D: OpenChannel> Members<'_, D> {
             let blocks = runs.into_iter().flat_map(|run| run.block()..run.block() + run.count());
             blocks.map(move |block| self.layout.block_of(data, block))
         });
-        failed.filter(|block| (from..end).contains(block)).min()
+        failed.filter(|&block| (from..end).contains(&block) && self.has_failed(block)).min()
     }
 }

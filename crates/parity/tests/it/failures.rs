@@ -266,6 +266,76 @@ fn a_read_at_the_limit_is_no_failure() {
     assert!(drive.counters().read > 0);
 }
 
+/// A read that fails and then does not costs nothing; one that goes on failing closes the
+/// superblock.
+#[test]
+fn a_read_that_fails_for_a_moment_closes_nothing() {
+    for (failing, ends) in [(2, Status::SUCCESS), (3, Status::CHUNK_EARLY_CLOSE)] {
+        let (mut drive, mut now) = (new(&Broken::default()), Time::ZERO);
+        let (ppa, row) = (drive.geometry().chunk_start(2), drive.geometry().row_blocks());
+        run(&mut drive, &mut now, vec![cmd(VectorOp::Write, ppa, row)]);
+        let fails = rule(Operation::Read, None, Some(failing * u64::from(row)));
+        let mut drive = faulty(restarted(drive).into_below(), fails);
+        let next = Ppa(ppa.0 + u64::from(row));
+        let done = run(&mut drive, &mut now, vec![cmd(VectorOp::Write, next, row)]).remove(0);
+        assert_eq!(done.status, ends, "{failing}");
+    }
+}
+
+/// A cut took a row from under its parity; putting it back fails. It is rebuilt, before and
+/// after that, and is no failed block.
+#[test]
+fn a_row_that_cannot_be_put_back_is_rebuilt_as_before() {
+    let mut seen = 0;
+    for seed in 0..2000 {
+        let broken = Broken::default();
+        let medium = cached(&geometry(), 8, &broken);
+        let device = Device::new(&geometry(), &timing(), medium).unwrap();
+        let (mut drive, mut now) = (Parity::new(device, WIDTH).unwrap(), Time::ZERO);
+        let (ppa, row) = (drive.geometry().chunk_start(2), drive.geometry().row_blocks());
+        let rows = WIDTH - 1;
+        let written: Vec<_> = (0..rows)
+            .map(|i| {
+                let mut write = cmd(VectorOp::Write, Ppa(ppa.0 + u64::from(i * row)), row);
+                write.buffer.bytes_mut().fill(1 + i as u8);
+                write
+            })
+            .collect();
+        run(&mut drive, &mut now, written);
+        let mut medium = drive.into_below().cut();
+        let chunks = power_cut(&mut medium, seed);
+        let device = Device::restore(&geometry(), &timing(), medium, &chunks).unwrap();
+        let mut drive = Parity::new(device, WIDTH).unwrap();
+        let read = |drive: &mut Drive, now: &mut Time| {
+            let reads =
+                (0..rows).map(|i| cmd(VectorOp::Read, Ppa(ppa.0 + u64::from(i * row)), row));
+            let is_whole = |(i, done): (u8, VectorDone)| {
+                let data = &done.buffer.bytes()[..8 * row as usize];
+                done.status.is_ok() && data.iter().all(|&byte| byte == i)
+            };
+            (1..).zip(run(drive, now, reads.collect())).all(is_whole)
+        };
+        // A cut may take all of it, or so much that nothing is rebuilt.
+        if !read(&mut drive, &mut now) || drive.counters().rebuilt == 0 {
+            continue;
+        }
+        seen += 1;
+        broken.programs.set(1_000_000);
+        let next = Ppa(ppa.0 + u64::from(rows * row));
+        let done = run(&mut drive, &mut now, vec![cmd(VectorOp::Write, next, row)]).remove(0);
+        assert!(!done.status.is_ok());
+        assert!(members(&drive, 2).iter().any(Chunk::has_failed), "seed {seed}");
+        broken.programs.set(0);
+        assert!(read(&mut drive, &mut now), "seed {seed}");
+        let failed = |i: u32| drive.failed_of(Ppa(ppa.0 + u64::from(i * row)), row);
+        assert!((0..rows).all(|i| failed(i) == 0), "seed {seed}");
+        assert!(!drive.chunk(2).has_failed());
+        let mut drive = restarted(drive);
+        assert!(read(&mut drive, &mut now), "seed {seed}");
+    }
+    assert!(seen > 5, "{seen}");
+}
+
 /// A flush that fails costs the writes that waited for it, and not the superblock: it is free,
 /// as it says, and takes the next.
 #[test]
