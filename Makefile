@@ -142,7 +142,7 @@ instructions: rust packages
 builds: rust
 	$(DEBUG_BINARIES)
 	$(CARGO) build --release --locked -p ssdkit
-	DEBUG="$(TARGET_DIR)/debug/ssdkit" RELEASE="$(TARGET_DIR)/release/ssdkit" tests/builds.sh
+	CARGO="$(CARGO)" DEBUG="$(TARGET_DIR)/debug/ssdkit" RELEASE="$(TARGET_DIR)/release/ssdkit" tests/builds.sh
 
 # What `make run` does, to its end: the drive comes to its steady state.
 job: rust
