@@ -56,7 +56,7 @@ impl Subject for Ruled<Lower> {
 
     /// A program failed, or a read of what was to be moved.
     fn may_end(setup: &Setup, flash: &Flash, _: &Range<u64>) -> bool {
-        let geometry = &setup.geometry;
+        let geometry = &setup.seen();
         let is_hurt = |pu| flash.hurt(pu, 0..geometry.chunks()) > 0;
         geometry.pus_channels_first().any(is_hurt) || flash.struck().reads > 0
     }
