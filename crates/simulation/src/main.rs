@@ -17,7 +17,7 @@ const TRACE_LINES: usize = 60;
 
 /// Seconds of processor time in which each break must be found: on the wall they
 /// would be fewer lives on a machine that is busy.
-const BREAK_SECONDS: f64 = 60.0;
+const BREAK_SECONDS: f64 = 180.0;
 
 /// The whole stack in virtual time: power cuts, recovery, and a check of all
 /// that was promised.
