@@ -533,7 +533,8 @@ def test_parity_is_in_write_amplification() -> None:
     drive.run("write", np.arange(2000) * BLOCK)
     counters = drive.counters()
     assert counters.parity > 0 and counters.folds == 0
-    assert counters.write_amplification is not None and counters.write_amplification > 4 / 3
+    # The last stripe has none yet.
+    assert counters.write_amplification is not None and counters.write_amplification > 1.3
 
 
 def test_what_can_be_no_request_takes_none() -> None:
