@@ -11,6 +11,7 @@
 
 mod user;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
@@ -21,6 +22,8 @@ use crate::{BadDepth, check_depth};
 
 /// No share is smaller than this, whatever the number of users.
 const LEAST_SHARE: u32 = 4;
+/// As many users as any set has words for, where it has as many tags.
+const FEW: usize = 4;
 
 /// Up to 64 tags.
 struct Word {
@@ -54,6 +57,8 @@ pub struct SharedTags {
     /// active or idle.
     active: CachePadded<AtomicU32>,
     line: Line,
+    /// For how many users it was made.
+    made_for: usize,
     /// Users that there are, and that there ever were.
     users: AtomicUsize,
     numbers: AtomicUsize,
@@ -71,6 +76,8 @@ pub struct TagUser {
     seat: Arc<Seat>,
     /// Where it stands in line.
     place: Option<Place>,
+    /// Its own words, in which it looks before it looks in those of others.
+    home: Range<usize>,
     /// The word to look into first.
     hint: usize,
     held: u32,
@@ -90,11 +97,11 @@ impl SharedTags {
     /// # Errors
     /// When `depth` is not from 1 to [`MAX_DEPTH`](crate::MAX_DEPTH).
     pub fn new(depth: u32) -> Result<Arc<SharedTags>, BadDepth> {
-        SharedTags::for_users(depth, 1)
+        SharedTags::for_users(depth, FEW)
     }
 
-    /// The same for so many users, each of which has a word to begin with that
-    /// no other begins with, where there are as many tags.
+    /// The same for so many users, each of which has words of its own, where
+    /// there are as many tags: it takes from others' when it has all of its own.
     ///
     /// # Errors
     /// As [`SharedTags::new`].
@@ -112,6 +119,7 @@ impl SharedTags {
             depth,
             active: CachePadded::new(AtomicU32::new(0)),
             line: Line::new(depth),
+            made_for: users.max(1),
             users: AtomicUsize::new(0),
             numbers: AtomicUsize::new(0),
         }))
@@ -121,9 +129,10 @@ impl SharedTags {
     pub fn user(self: &Arc<Self>) -> TagUser {
         let users = self.users.fetch_add(1, Ordering::Relaxed) + 1;
         self.line.reserve(users);
+        let home = self.home(self.numbers.fetch_add(1, Ordering::Relaxed));
         TagUser {
-            // Users start in different words.
-            hint: self.numbers.fetch_add(1, Ordering::Relaxed) % self.words.len(),
+            hint: home.start,
+            home,
             set: self.clone(),
             seat: Seat::new(),
             place: None,
@@ -134,6 +143,14 @@ impl SharedTags {
             share: 0,
             share_of: 0,
         }
+    }
+
+    /// The words of the user of this number: at least one, and no other's as
+    /// long as there are as many words and no more users than it was made for.
+    fn home(&self, number: usize) -> Range<usize> {
+        let begin = |n: usize| n * self.words.len() / self.made_for;
+        let number = number % self.made_for;
+        begin(number)..begin(number + 1).max(begin(number) + 1)
     }
 
     /// How many tags there are.
@@ -238,7 +255,7 @@ impl SharedTags {
 
 /// log2 of the bits used of each word, of a set for so many users.
 fn word_shift(depth: u32, users: usize) -> u32 {
-    const WORDS: u32 = 4;
+    const WORDS: u32 = FEW as u32;
     let words = (users.min(depth as usize) as u32).max(WORDS);
     if depth < WORDS { 6 } else { (depth / words).ilog2().min(6) }
 }
@@ -263,6 +280,8 @@ fn lowest(bits: u64, n: u32) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::VecDeque;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -309,6 +328,48 @@ mod tests {
         let mut users: Vec<_> = (0..4).map(|_| set.user()).collect();
         let words: Vec<_> = users.iter_mut().map(|user| user.take().unwrap() / 16).collect();
         assert_eq!(words, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn users_that_have_no_more_than_their_part_never_meet_in_a_word() {
+        for (depth, users) in [(64, 2), (64, 4), (512, 16), (96, 3), (48, 16)] {
+            let set = SharedTags::for_users(depth, users).unwrap();
+            let part = set.words.len() / users * set.bits_per_word() as usize;
+            let mut all: Vec<_> = (0..users).map(|_| (set.user(), VecDeque::new())).collect();
+            let mut owners = vec![None; set.words.len()];
+            // The oldest goes back first, some at once, as a device does it.
+            for turn in 0..200 {
+                for (number, (user, held)) in all.iter_mut().enumerate() {
+                    user.take_batch((part - held.len()) as u32, &mut |tag| held.push_back(tag));
+                    assert_eq!(held.len(), part, "{depth} tags, {users} users");
+                    let back: Vec<_> = held.drain(..(turn + number) % part + 1).collect();
+                    for &tag in &back {
+                        let owner = &mut owners[(tag / set.bits_per_word()) as usize];
+                        assert_eq!(*owner.get_or_insert(number), number, "{depth}, {users}: {tag}");
+                    }
+                    user.give_batch(&back);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_needs_more_than_its_part_has_all() {
+        let set = SharedTags::for_users(64, 2).unwrap();
+        let mut other = set.user();
+        let mut user = set.user();
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            while let Some(tag) = user.take() {
+                held.push(tag);
+            }
+            assert_eq!(held.len(), 64);
+            assert_eq!(held.iter().collect::<std::collections::BTreeSet<_>>().len(), 64);
+            user.give_batch(&held);
+            held.clear();
+            user.stop_waiting();
+        }
+        assert!(other.take().is_some());
     }
 
     #[test]

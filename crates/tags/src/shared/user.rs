@@ -195,28 +195,57 @@ impl TagUser {
     /// Takes up to `n` tags wherever they are. `n` is at least 1.
     #[inline]
     fn scan(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
-        let set = &*self.set;
-        let mut left = n;
-        for _ in 0..set.words.len() {
-            let base = (self.hint as u32) << set.shift;
-            // A second look into a word, because what was given back to it
-            // comes apart from what was never taken.
-            for _ in 0..2 {
-                let mut bits = set.take_bits(&set.words[self.hint], left);
-                while bits != 0 {
-                    put(base + bits.trailing_zeros());
-                    bits &= bits - 1;
-                    left -= 1;
-                }
-                if left == 0 {
-                    self.held += n;
-                    return n;
-                }
-            }
-            self.hint = if self.hint + 1 == set.words.len() { 0 } else { self.hint + 1 };
+        let mut left = self.look(n, put);
+        if left > 0 {
+            left = self.look_elsewhere(left, put);
         }
         self.held += n - left;
         n - left
+    }
+
+    /// Takes up to `n` tags of the word at the hint; how many it still wants.
+    #[inline]
+    fn look(&self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        let (set, mut left) = (&*self.set, n);
+        let base = (self.hint as u32) << set.shift;
+        // A second look, because what was given back to a word comes apart from
+        // what was never taken.
+        for _ in 0..2 {
+            let mut bits = set.take_bits(&set.words[self.hint], left);
+            while bits != 0 {
+                put(base + bits.trailing_zeros());
+                bits &= bits - 1;
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        left
+    }
+
+    /// [`TagUser::look`] in all words: first in those of its own, from behind
+    /// the hint on, then in the others'. The hint is left where it found the
+    /// last.
+    fn look_elsewhere(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        let (home, mut left) = (self.home.clone(), n);
+        for _ in home.clone() {
+            let next = self.hint + 1;
+            self.hint = if home.contains(&next) { next } else { home.start };
+            left = self.look(left, put);
+            if left == 0 {
+                return 0;
+            }
+        }
+        for word in (home.end..self.set.words.len()).chain(0..home.start) {
+            self.hint = word;
+            left = self.look(left, put);
+            if left == 0 {
+                return 0;
+            }
+        }
+        self.hint = home.start;
+        left
     }
 
     /// Takes when this is the first time, or somebody waits.
