@@ -174,8 +174,10 @@ pub struct RamMedium {
     seqs: Lazy<i32>,
     /// Sequence number of each chunk's first block.
     base: Lazy<u64>,
-    /// A bit for each chunk that is in one of the side tables.
+    /// A bit for each chunk that is in one of the side tables, or bare.
     aside: Box<[u64]>,
+    /// A bit for each chunk of which all came without tags.
+    bare: Box<[u64]>,
     wide: HashMap<usize, Box<[Tag]>>,
     /// By chunk, blocks stored whole though the medium keeps less.
     whole: HashMap<usize, Vec<WholeBlock>>,
@@ -185,6 +187,12 @@ pub struct RamMedium {
 
 /// A block that was stored whole: its number in its chunk, and its bytes.
 type WholeBlock = (u32, Page);
+
+/// Sets the bit of a chunk.
+#[inline]
+fn set(bits: &mut [u64], chunk: usize) {
+    bits[chunk / 64] |= 1 << (chunk % 64);
+}
 
 impl RamMedium {
     /// An empty medium that keeps `kept` bytes a block.
@@ -201,6 +209,7 @@ impl RamMedium {
             seqs: Lazy::zeroed(blocks, "the medium's tags")?,
             base: Lazy::zeroed(geometry.chunk_slots(), "the medium's chunks")?,
             aside: table(0, geometry.chunk_slots().div_ceil(64), "the medium's chunks")?,
+            bare: table(0, geometry.chunk_slots().div_ceil(64), "the medium's chunks")?,
             wide: HashMap::new(),
             whole: HashMap::new(),
             pages: Slabs::new(BLOCK_BYTES as usize),
@@ -215,7 +224,7 @@ impl RamMedium {
         let keeps_all = u64::from(kept) == BLOCK_BYTES;
         let held = if keeps_all { blocks } else { all };
         let rows = if keeps_all { Rows::table_bytes(geometry, all) } else { 0 };
-        let empty = slots.div_ceil(64) * 8;
+        let empty = 2 * slots.div_ceil(64) * 8;
         let written = held.saturating_mul(kept.into()).saturating_add(all.saturating_mul(tag));
         (empty, (empty + slots * 8 + rows).saturating_add(written))
     }
@@ -264,6 +273,9 @@ impl RamMedium {
             return self.store_no_tags(at, count);
         }
         let (chunk, start) = (self.geometry.chunk_index(at), self.place(at));
+        if self.is_bare(chunk) {
+            self.end_bare(at);
+        }
         if self.geometry.block(at) == 0 {
             self.base[chunk] = Tag::load(tags).seq;
         }
@@ -273,8 +285,20 @@ impl RamMedium {
         Moved::Done
     }
 
-    /// Stores blocks that came without tags, a few at a time.
+    /// Stores blocks that came without tags: zeros. Nothing is kept of them while all
+    /// of a chunk came so.
     fn store_no_tags(&mut self, at: Ppa, count: u32) -> Moved {
+        let chunk = self.geometry.chunk_index(at);
+        if self.geometry.block(at) == 0 && !self.is_wide(chunk) {
+            set(&mut self.bare, chunk);
+            set(&mut self.aside, chunk);
+        }
+        if self.is_bare(chunk) { Moved::Done } else { self.store_zeros(at, count) }
+    }
+
+    /// The same where others of the chunk came with tags, a few at a time.
+    #[cold]
+    fn store_zeros(&mut self, at: Ppa, count: u32) -> Moved {
         let none = [0; 16 * TAG_BYTES];
         for from in (0..count).step_by(16) {
             let some = (count - from).min(16);
@@ -284,6 +308,18 @@ impl RamMedium {
             }
         }
         Moved::Done
+    }
+
+    /// A block of a chunk comes with a tag, and those before it came without: theirs
+    /// are zeros.
+    #[cold]
+    fn end_bare(&mut self, at: Ppa) {
+        let (chunk, before) = (self.geometry.chunk_index(at), self.geometry.block(at) as usize);
+        self.bare[chunk / 64] &= !(1 << (chunk % 64));
+        let place = self.place(at);
+        self.base[chunk] = 0;
+        self.ids[place - before..place].fill(0);
+        self.seqs[place - before..place].fill(0);
     }
 
     /// Stores tags of a chunk whose tags all fit so far. False where one does
@@ -304,7 +340,17 @@ impl RamMedium {
             }
             (*id, *seq) = (tag.id as u32, far as i32);
         }
+        self.fetch_ahead(start + tags.len());
         true
+    }
+
+    /// Fetches the next line of the tags of a unit that is written up to `end`: many are
+    /// written in turn, each a little, which no processor foresees.
+    #[inline]
+    fn fetch_ahead(&self, end: usize) {
+        const LINE: usize = 64 / size_of::<u32>();
+        self.ids.prefetch(end + LINE);
+        self.seqs.prefetch(end + LINE);
     }
 
     /// Whether `data` is more than the medium keeps of `count` blocks.
@@ -330,7 +376,7 @@ impl RamMedium {
     #[cold]
     fn store_whole(&mut self, at: Ppa, data: &[u8]) -> Moved {
         let chunk = self.geometry.chunk_index(at);
-        self.aside[chunk / 64] |= 1 << (chunk % 64);
+        set(&mut self.aside, chunk);
         let blocks = self.whole.entry(chunk).or_default();
         // A chunk whose erase was cut short may be written again without one.
         let stays = blocks.partition_point(|held| held.0 < self.geometry.block(at));
@@ -362,6 +408,12 @@ impl RamMedium {
         self.aside[chunk / 64] >> (chunk % 64) & 1 == 1
     }
 
+    /// Whether all that is in a chunk came without tags.
+    #[inline]
+    fn is_bare(&self, chunk: usize) -> bool {
+        self.is_aside(chunk) && self.bare[chunk / 64] >> (chunk % 64) & 1 == 1
+    }
+
     #[inline]
     fn is_wide(&self, chunk: usize) -> bool {
         self.is_aside(chunk) && self.wide.contains_key(&chunk)
@@ -381,7 +433,7 @@ impl RamMedium {
                 held.push(Tag::load(&bytes));
             }
             self.wide.insert(chunk, held.into());
-            self.aside[chunk / 64] |= 1 << (chunk % 64);
+            set(&mut self.aside, chunk);
         }
         let held = &mut self.wide.get_mut(&chunk).expect("it was put there")[block..];
         for (held, bytes) in held.iter_mut().zip(tags.chunks_exact(TAG_BYTES)) {
@@ -392,6 +444,9 @@ impl RamMedium {
 
     fn load_tags(&self, at: Ppa, tags: &mut [u8]) {
         let (chunk, start) = (self.geometry.chunk_index(at), self.place(at));
+        if self.is_bare(chunk) {
+            return tags.fill(0);
+        }
         let tags = tags.as_chunks_mut::<TAG_BYTES>().0;
         if self.is_wide(chunk) {
             let held = &self.wide[&chunk][self.geometry.block(at) as usize..];
@@ -454,6 +509,7 @@ impl Medium for RamMedium {
             let whole = self.whole.remove(&chunk).unwrap_or_default();
             whole.into_iter().for_each(|held| self.pages.give(held.1));
             self.aside[chunk / 64] &= !(1 << (chunk % 64));
+            self.bare[chunk / 64] &= !(1 << (chunk % 64));
         }
         Moved::Done
     }
@@ -537,24 +593,46 @@ mod tests {
         ]
     }
 
+    /// Tags of a chunk, none of those that come without, and whether it is reset then.
+    fn round() -> impl Strategy<Value = (Vec<Option<(u64, u64)>>, bool)> {
+        let some = |weight| prop::option::weighted(weight, (words(), words()));
+        let tags = prop_oneof![
+            prop::collection::vec(some(0.0), 8),
+            prop::collection::vec(some(0.2), 8),
+            prop::collection::vec(some(1.0), 8)
+        ];
+        (tags, prop::bool::weighted(0.8))
+    }
+
     proptest! {
         #[test]
-        fn tags_come_back_as_they_were(tags in prop::collection::vec((words(), words()), 8)) {
+        fn tags_come_back_as_they_were(rounds in prop::collection::vec(round(), 3)) {
             let g = geometry();
             let mut m = RamMedium::new(&g, 0).unwrap();
-            // Twice over the same chunk, so that a wide chunk is reset too.
-            for _ in 0..2 {
-                for (i, &(id, seq)) in tags.iter().enumerate() {
+            // Over the same chunk, so that what is kept of one round is not of the next.
+            for (tags, is_reset) in rounds {
+                for (i, &tag) in tags.iter().enumerate() {
                     let mut bytes = [0; TAG_BYTES];
-                    Tag { id, seq }.store(&mut bytes);
-                    m.program(g.ppa(1, 0, 1, i as u32), 1, &[], &bytes);
+                    let at = g.ppa(1, 0, 1, i as u32);
+                    if let Some((id, seq)) = tag {
+                        Tag { id, seq }.store(&mut bytes);
+                        m.program(at, 1, &[], &bytes);
+                    } else {
+                        m.program(at, 1, &[], &[]);
+                    }
+                    m.read(at, 1, &mut [], &mut bytes);
+                    let (id, seq) = tag.unwrap_or_default();
+                    prop_assert_eq!(Tag::load(&bytes), Tag { id, seq });
                 }
-                let mut back = [0; 8 * TAG_BYTES];
+                let mut back = [0xaa; 8 * TAG_BYTES];
                 m.read(g.ppa(1, 0, 1, 0), 8, &mut [], &mut back);
-                for (i, &(id, seq)) in tags.iter().enumerate() {
+                for (i, &tag) in tags.iter().enumerate() {
+                    let (id, seq) = tag.unwrap_or_default();
                     prop_assert_eq!(Tag::load(&back[i * TAG_BYTES..]), Tag { id, seq });
                 }
-                m.reset(g.ppa(1, 0, 1, 0));
+                if is_reset {
+                    m.reset(g.ppa(1, 0, 1, 0));
+                }
             }
         }
     }
