@@ -63,8 +63,11 @@ impl<M: Medium> Device<M> {
             Err(why) => Some(why),
         };
         if let Some((status, failed)) = answer {
-            let cmd = cmds.pop().expect("it was looked at");
-            self.answer(now, cmd, status, failed);
+            let VectorCmd { cookie, list, buffer, .. } = cmds.pop().expect("it was looked at");
+            if self.units.tales.is_some() {
+                self.tell_at_once(now);
+            }
+            self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
             return;
         }
         let id = self.enter(cmds);
@@ -125,16 +128,6 @@ impl<M: Medium> Device<M> {
             self.flushes.pop_front();
             self.command_done(at, id);
         }
-    }
-
-    /// Completes a command that has nothing under way.
-    #[inline]
-    fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: BlockBits) {
-        if self.units.tales.is_some() {
-            self.tell_at_once(now);
-        }
-        let VectorCmd { cookie, list, buffer, .. } = cmd;
-        self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
     }
 
     /// Tells of a command that is done when it comes.
