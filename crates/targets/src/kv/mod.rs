@@ -249,6 +249,7 @@ impl<D: OpenChannel> Kv<D> {
         self.user_spare() + self.space.units().max(2)
     }
 
+    #[inline]
     fn send(
         &mut self,
         cookie: Cookie,
@@ -258,7 +259,8 @@ impl<D: OpenChannel> Kv<D> {
         count: u8,
         buffer: Buffer,
     ) {
-        self.out.put(|| VectorCmd::new(cookie.pack(), op, content, (ppa, count), buffer));
+        let cookie = cookie.pack();
+        self.out.put(|| VectorCmd::new(cookie, op, content, (ppa, count), buffer));
     }
 }
 

@@ -241,17 +241,20 @@ impl Space {
             lanes.turn = if at + 1 == lanes.open.len() { 0 } else { at + 1 };
             let open = lanes.open[at].or_else(|| self.open(stream, at, spare));
             let Some(chunk) = open else { continue };
-            let held = self.chunk_mut(chunk);
+            let held = &mut self.chunks[chunk];
             let row = held.next;
             held.next += 1;
             held.open = held.next < rows;
-            let is_open = held.open;
-            self.lanes[stream as usize].open[at] = is_open.then_some(chunk);
+            if !held.open {
+                self.lanes[stream as usize].open[at] = None;
+                self.least.suspect(chunk);
+            }
             return Some((chunk, row));
         }
         None
     }
 
+    /// Opens a free chunk for a stream. So many chunks are to stay free.
     fn open(&mut self, stream: Stream, at: usize, spare: usize) -> Option<usize> {
         if self.free_chunks <= spare {
             return None;
@@ -270,6 +273,7 @@ impl Space {
             Stream::Checkpoint => Use::Checkpoint,
         };
         self.chunks[chunk] = Chunk { used, ..Chunk::default() };
+        lanes.open[at] = Some(chunk);
         Some(chunk)
     }
 
@@ -291,7 +295,8 @@ impl Space {
     /// has an owner.
     pub fn begin_row(&mut self, chunk: usize) {
         self.count(chunk, self.row_bytes());
-        let held = self.chunk_mut(chunk);
+        // It is not to be collected or erased for that: nobody need look at it.
+        let held = &mut self.chunks[chunk];
         (held.holds, held.programs) = (held.holds + 1, held.programs + 1);
     }
 
