@@ -10,7 +10,7 @@ use port::BlockOp;
 
 use crate::Test;
 use crate::outcome::Findings;
-use crate::session::{Access, Halt, P99, Session, enough, for_time, throughput};
+use crate::session::{Access, Halt, P99, Session, enough, throughput};
 use crate::table::{Figure, Table, Unit};
 
 /// The test.
@@ -37,7 +37,7 @@ fn period(session: &Session) -> u64 {
 fn run(session: &mut Session) -> Result<Findings, Halt> {
     session.fill()?;
     session.age()?;
-    let plan = for_time(period(session));
+    let plan = session.for_time(period(session));
     let columns = ["mean", "p50", "p99", "p99.9", "max"].map(String::from).to_vec();
     let mut times = Table::new("reads", Unit::Ns, columns);
     let columns = vec!["writes".into()];

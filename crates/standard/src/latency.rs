@@ -12,7 +12,7 @@ use measure::units::{size_binary, time_ns};
 
 use crate::Test;
 use crate::outcome::Findings;
-use crate::session::{Access, Halt, P999, Session, TRACKED, cells, enough, for_time, mix};
+use crate::session::{Access, Halt, P999, Session, TRACKED, cells, enough, mix};
 use crate::table::{Table, Unit};
 
 /// The test.
@@ -43,7 +43,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         let mut measured = Vec::new();
         for &(reads, bs) in &cells {
             let mut load = session.load(&Access::random(bs, reads, 1))?;
-            measured.push(session.measure(&mut load, for_time(period))?.all());
+            measured.push(session.measure(&mut load, session.for_time(period))?.all());
         }
         let value = measured[tracked].mean().unwrap_or(0.0);
         rounds.push(measured);

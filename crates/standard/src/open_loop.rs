@@ -15,7 +15,7 @@ use workload::{Arrivals, Rate};
 use crate::Test;
 use crate::curve::Curve;
 use crate::outcome::Findings;
-use crate::session::{Access, Halt, P99, Session, enough, for_time, iops, mix};
+use crate::session::{Access, Halt, P99, Session, enough, iops, mix};
 use crate::table::{Figure, Table, Unit};
 use drive::error::Error;
 
@@ -57,7 +57,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         let arrivals = Arrivals::new(Rate::Exponential(rate), seed, (0, 1));
         let arrivals = arrivals.map_err(|e| Error::Usage(e.to_string()))?;
         let mut load = session.load_at(&access, Pace::Open(arrivals))?;
-        let plan = for_time(session.period_for_a_tail());
+        let plan = session.for_time(session.period_for_a_tail());
         let tally = session.measure(&mut load, plan)?;
         let name = format!("{share} %");
         let latency = enough(&tally.all(), P99, &format!("requests at {name}"))?;

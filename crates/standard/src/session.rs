@@ -340,10 +340,21 @@ impl<'s, 'a> Session<'s, 'a> {
         }
     }
 
+    /// A run that counts, for so much drive time. In virtual time, where runs are short, as
+    /// long of it before that does not count: the drive still does then what the run before
+    /// left to it.
+    pub fn for_time(&self, ns: u64) -> Plan {
+        let ramp = match self.stand.about.clock {
+            ClockKind::Real => 0,
+            ClockKind::Virtual => ns,
+        };
+        Plan { ramp, until: Until::Time(ns), count: true }
+    }
+
     /// Runs an access for a period.
     pub fn alone(&mut self, access: &Access) -> Result<Tally, Halt> {
         let mut load = self.load(access)?;
-        let plan = for_time(self.period());
+        let plan = self.for_time(self.period());
         self.measure(&mut load, plan)
     }
 
@@ -387,11 +398,6 @@ pub const P999: (&str, f64) = ("p99.9", 99.9);
 
 fn stopped() -> Error {
     Error::Failed("stopped before its end: there is no result".into())
-}
-
-/// A run that counts, for so much drive time.
-pub fn for_time(ns: u64) -> Plan {
-    Plan { ramp: 0, until: Until::Time(ns), count: true }
 }
 
 /// Bytes a second of a tally with requests of `bs` bytes.

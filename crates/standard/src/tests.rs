@@ -99,6 +99,15 @@ fn latency_is_of_one_request_at_a_time() {
     assert!(bench("0/100 512 B") > bench("0/100 4 KiB"), "{table:?}");
 }
 
+/// Reads that come after writes are not those of a drive that still programs them.
+#[test]
+fn a_run_has_nothing_of_the_one_before_it() {
+    let outcome = test("latency mem:tlc,size=64M,pages=12,store=none --quick");
+    let row = outcome.found.tables[0].rows.iter().find(|row| row.0 == "100/0 8 KiB").unwrap();
+    let [mean, longest] = [0, 4].map(|column| row.1[column].unwrap());
+    assert!(longest < 3.0 * mean, "{row:?}");
+}
+
 /// All that is physical is written before anything is collected.
 #[test]
 fn the_cliff_is_where_the_drive_is_physically_full() {

@@ -9,7 +9,7 @@ use measure::units::{size_binary, time_ns};
 use crate::Test;
 use crate::outcome::Findings;
 use crate::search::Search;
-use crate::session::{Access, Halt, Session, for_time, throughput};
+use crate::session::{Access, Halt, Session, throughput};
 use crate::table::{Table, Unit};
 
 /// The test.
@@ -48,7 +48,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
 
 fn of_size(session: &mut Session, bs: u64) -> Result<Search, Halt> {
     session.fill()?;
-    let (depth, plan) = (session.depth, for_time(session.period()));
+    let (depth, plan) = (session.depth, session.for_time(session.period()));
     // They go on where they were in the round before.
     let mut reads = session.load(&Access::sequential(bs, 100, depth))?;
     let mut writes = session.load(&Access::sequential(bs, 0, depth))?;
