@@ -465,7 +465,8 @@ impl<'a> Bench<'a> {
                 grew(|c| c.gc),
                 grew(|c| c.padding),
                 grew(|c| c.metadata),
-            ),
+            )
+            .map(|all| all.with_bytes(grew(|c| c.user), write.bytes)),
             steady,
             gc: tells.then(|| Gc {
                 collections: grew(|c| c.collections),

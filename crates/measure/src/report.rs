@@ -132,9 +132,18 @@ pub struct WriteAmplification {
     pub padding: f64,
     /// The target's own maps, logs and checkpoints.
     pub metadata: f64,
-    /// What the host wrote: always 1.
+    /// What the host wrote: always 1. A block that was programmed because a part of it was
+    /// written, or of the unit that it is mapped with, is the host's as a whole.
     pub user: f64,
+    /// All of it for each block that the host's bytes would fill, where that is more
+    /// because parts were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_bytes: Option<f64>,
 }
+
+/// By how much more is programmed for the host than it wrote, before that is told: what is
+/// on its way at the beginning and the end of a run is less.
+const MORE: f64 = 1.05;
 
 impl WriteAmplification {
     /// From numbers of blocks; `None` when the host wrote nothing.
@@ -144,7 +153,16 @@ impl WriteAmplification {
         }
         let of = |blocks: u64| blocks as f64 / user as f64;
         let total = of(user + gc + padding + metadata);
-        Some(Self { total, gc: of(gc), padding: of(padding), metadata: of(metadata), user: 1.0 })
+        let (gc, padding, metadata) = (of(gc), of(padding), of(metadata));
+        Some(Self { total, gc, padding, metadata, user: 1.0, of_bytes: None })
+    }
+
+    /// The same, of which the host wrote `bytes`, and `user` blocks were programmed for them.
+    #[must_use]
+    pub fn with_bytes(self, user: u64, bytes: u64) -> Self {
+        let more = (user * BLOCK_BYTES) as f64 / bytes as f64;
+        let is_told = bytes > 0 && more > MORE;
+        Self { of_bytes: is_told.then_some(self.total * more), ..self }
     }
 }
 
@@ -315,7 +333,8 @@ impl Report {
         let heads: String = columns.iter().map(|(name, _)| format!("{name:>12}")).collect();
         writeln!(out.text, "{:<10}{heads}", "")?;
         row(out, "I/Os", &|d| count(d.ios as f64))?;
-        row(out, "IOPS", &|d| count(d.iops.round()))?;
+        // Of few a second the fraction counts.
+        row(out, "IOPS", &|d| count(if d.iops < 10.0 { d.iops } else { d.iops.round() }))?;
         row(out, "throughput", &|d| {
             format!("{}/s", bytes_decimal(per(d.bytes as f64, self.seconds).round()))
         })?;
@@ -362,6 +381,10 @@ impl Report {
             ),
         };
         out.line("write amp.", &amplification)?;
+        if let Some(of_bytes) = self.write_amplification.and_then(|w| w.of_bytes) {
+            let text = "of the bytes written, as a write of a part programs all of its unit";
+            out.line("", &format!("{of_bytes:.3} {text}"))?;
+        }
         if let Some(gc) = self.gc {
             let (runs, moved) = (counted(gc.collections, "run"), counted(gc.moved, "block"));
             let erases = counted(self.erases.unwrap_or(0), "erase");

@@ -256,6 +256,32 @@ fn what_is_void_shows_no_figure() {
 }
 
 #[test]
+fn few_requests_a_second_are_told_with_their_fraction() {
+    let mut r = sample();
+    (r.iops, r.read, r.write) = (1.5, None, None);
+    assert!(r.to_text().contains("IOPS             1.50\n"), "{}", r.to_text());
+    r.iops = 11.4;
+    assert!(r.to_text().contains("IOPS               11\n"), "{}", r.to_text());
+}
+
+#[test]
+fn what_parts_had_programmed_is_told_by_bytes() {
+    let of = |blocks: u64| {
+        let all = WriteAmplification::from_blocks(1000, 500, 0, 0).unwrap();
+        Report { write_amplification: Some(all.with_bytes(1000, blocks << 12)), ..sample() }
+    };
+    // A unit of four blocks is programmed for each that was written.
+    let parts = of(250);
+    assert_eq!(parts.to_json()["write_amplification"]["of_bytes"], 6.0);
+    assert!(parts.to_text().contains("\n            6.000 of the bytes written"));
+    // What was on its way at the beginning is nothing to tell of.
+    for whole in [of(1000), of(990)] {
+        assert_eq!(whole.to_json()["write_amplification"].get("of_bytes"), None);
+        assert!(!whole.to_text().contains("of the bytes written"));
+    }
+}
+
+#[test]
 fn what_a_drive_does_not_tell_is_unknown() {
     let mut r = sample();
     (r.gc, r.erases, r.write_amplification) = (None, None, None);
