@@ -456,6 +456,7 @@ pub(crate) fn storage(
     outcome.look_for_reads_of_nothing(args, new);
     outcome.doubt(in_memory.or(holes));
     outcome.look_for_a_new_drive(args, new);
+    outcome.look_for_a_page_cache(options.direct);
     Ok(outcome)
 }
 

@@ -50,13 +50,22 @@ fn engine(jobs: &[Job]) -> Option<Engine> {
     (is_same && (is_alone || !found.is_lone())).then_some(found)
 }
 
-/// Notes of each job whose engine the drive does not have.
+/// Notes of each job whose engine the drive does not have, and of those that go through the
+/// page cache.
 pub fn note_engines(drive: &DriveSpec, jobs: &mut [Job]) {
     let has = match drive {
         DriveSpec::Storage(spec) => Some(spec.engine.name()),
         _ => None,
     };
+    let is_cached = matches!(drive, DriveSpec::Storage(spec) if !spec.direct);
     for job in jobs {
+        if is_cached {
+            job.notes.push(
+                "direct=0: requests go through the system's page cache, and figures are of memory \
+                 as far as it serves them"
+                    .into(),
+            );
+        }
         let Some(asked) = job.engine.as_deref().filter(|&asked| has != Some(asked)) else {
             continue;
         };

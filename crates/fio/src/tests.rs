@@ -403,6 +403,10 @@ fn the_drive_is_that_of_the_jobs() {
         let noted = jobs.iter().flat_map(|job| &job.notes).any(|note| note.contains("ioengine="));
         assert_eq!(noted, is_noted, "{keys}");
     }
+    let mut cached = jobs("[a]\nfilename=/n/x\n");
+    let drive = named::drive(None, &cached).unwrap();
+    named::note_engines(&drive, &mut cached);
+    assert!(cached[0].notes.iter().any(|note| note.starts_with("direct=0")), "{cached:?}");
     assert_eq!(named("[a]\nfilename=mem\\:tlc,size=1G\n").unwrap().to_string(), "mem:tlc,size=1G");
     for (text, told) in [
         ("[a]\n", "[a] names no filename="),

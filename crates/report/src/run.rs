@@ -353,7 +353,9 @@ impl Run {
         if let Some(why) = &self.void {
             doubts.push(format!("void: {why}"));
         }
-        if self.drive["direct"] == false {
+        // Older reports have no warning of it.
+        let is_warned = self.warnings.iter().any(|warning| warning.contains("page cache"));
+        if self.drive["direct"] == false && !is_warned {
             doubts.push("through the system's page cache (direct=no)".into());
         }
         if self.errors > 0 {

@@ -106,6 +106,7 @@ fn a_file_is_made_written_and_verified() {
         assert_eq!(count(&json, "/drive/size_bytes"), 16 << 20);
         assert_eq!(json["drive"]["read_only"], !more.contains("--destroy"));
         assert_eq!(json["interrupted"], false, "{more}");
+        assert!(json["warnings"].to_string().contains("page cache"), "{json:#}");
     }
     assert_eq!(std::fs::metadata(at.join("drive")).unwrap().len(), 16 << 20);
 }
