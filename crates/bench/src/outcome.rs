@@ -202,6 +202,15 @@ impl Outcome {
         }
     }
 
+    /// Notes that the page cache is between: what is measured may be memory.
+    pub(crate) fn look_for_a_page_cache(&mut self, direct: bool) {
+        if !direct {
+            let text = "with direct=no requests go through the system's page cache, and figures \
+                        are of memory as far as it serves them: direct=yes passes it";
+            self.warnings.push(text.into());
+        }
+    }
+
     /// Notes that what parts of the drive did has the ramp in it, where any tells.
     pub(crate) fn look_for_a_ramp(&mut self, args: &BenchArgs) {
         let told = self.parity.is_some() || self.slc.is_some() || self.power.is_some();
@@ -358,6 +367,13 @@ impl Outcome {
         for (label, text) in self.notes() {
             writeln!(out, "{label:<12}{text}")?;
         }
+        // Of a trace, beside reads and writes, which have columns.
+        let trims: u64 = self.cells[3].iter().map(|cell| cell.1).sum();
+        if self.replay.is_some() && trims > 0 {
+            let all: f64 = self.cells[3].iter().map(|&(ns, n)| ns as f64 * n as f64).sum();
+            let mean = units::time_ns((all / trims as f64).round());
+            writeln!(out, "trims       {}, {mean} on average", units::count(trims as f64))?;
+        }
         if let Some(flush) = &self.flush {
             let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
             writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
@@ -441,6 +457,22 @@ mod tests {
         assert!(OpenLoop::new(1000, 20, 0.041).behind);
         assert!(!OpenLoop::new(1000, 19, 10.0).behind, "too few to tell");
         assert!(!OpenLoop::new(1000, 10_000, 0.0).behind, "its time stood still");
+    }
+
+    /// A drive that maps units of four blocks programs four for one.
+    #[test]
+    fn a_coarse_map_is_told_by_the_bytes_written() {
+        use clap::Parser;
+
+        use crate::args::Line;
+
+        let line = "bench mem:tlc,size=64M,pages=12,store=none,map_unit=16k --rw randwrite \
+                    --qd 16 --ios 20k --precondition seq";
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        let json = crate::measure(&args, &mut load::watch::Watch::quiet()).unwrap().to_json();
+        let all = &json["write_amplification"];
+        let [total, of_bytes] = ["total", "of_bytes"].map(|key| all[key].as_f64().unwrap());
+        assert!((3.9..4.1).contains(&(of_bytes / total)), "{total} {of_bytes}");
     }
 
     /// With parity and an SLC cache there are three figures, each of what the one before has
