@@ -67,7 +67,7 @@ impl Life {
         let tree = Tree::new(folder).map_err(failed)?;
         tree.extract(&mut state.files).map_err(failed)?;
         let before = self.chain(cut, variant);
-        let next = Self::start(args, folder, before, self.said(cut))?;
+        let next = Self::start(args, folder, before, self.said_before(cut))?;
         if next.run.code != 0 && !args.any_exit {
             return Err(Error::Failed(format!(
                 "{} was started again on the state {} and ended with exit code {}: have it go on \
@@ -78,6 +78,16 @@ impl Life {
             )));
         }
         Ok(next)
+    }
+
+    /// All that was said by that cut, as the next life finds it: what the cut left of a
+    /// line is a line of its own, and not the beginning of the next life's first.
+    fn said_before(&self, cut: usize) -> Vec<u8> {
+        let mut said = self.said(cut);
+        if said.last().is_some_and(|&last| last != b'\n') {
+            said.push(b'\n');
+        }
+        said
     }
 
     /// All that was said by that cut.

@@ -244,6 +244,17 @@ fn what_only_a_second_cut_breaks_is_found_and_had_again() {
     assert_eq!(again["findings"], report["findings"]);
 }
 
+/// What a cut left of a line is no beginning of what the next life says.
+#[test]
+fn lines_of_two_lives_are_never_one() {
+    let program = "n=$(cat n); n=$((n + 1)); echo $n > n.tmp; sync n.tmp; mv n.tmp n; sync .; \
+                   printf ok; touch between; sync .; printf ' %s\\n' $n; touch behind; sync .";
+    let check = "! grep -qvx -e ok -e 'ok [0-9]*' -e ' [0-9]*' \"$SSDKIT_SAID\"";
+    let options = ["--lives", "3", "--states", "200"];
+    let Some((code, report)) = crash("echo 0 > n", program, check, &options) else { return };
+    assert!(code == 0 && report["broken"] == 0, "{report:#}");
+}
+
 #[test]
 fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
     let told = |args: &[&str]| {
