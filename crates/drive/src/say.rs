@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 /// The most characters of what is said.
-const MOST: usize = 1000;
+const MOST: usize = 2000;
 /// The most lines of it.
 const LINES: usize = 10;
 /// Of what is cut this many characters and lines are of its end, which says what to do.
@@ -65,6 +65,9 @@ mod tests {
         }
         let long = harmless(&"\u{7}".repeat(5000));
         assert!(long.contains('…') && long.len() < 10 * MOST);
+        // The keys of a drive are told whole.
+        let keys = harmless(&"key, ".repeat(300));
+        assert!(!keys.contains('…'), "{keys}");
         let many = harmless(&format!("{}{}", "x\n".repeat(2000), "try '--help'"));
         assert!(many.lines().count() == LINES + 1 && many.ends_with("\nx\ntry '--help'"), "{many}");
         let long = harmless(&format!("drive '{}' is none: try '--help'", "x".repeat(3000)));

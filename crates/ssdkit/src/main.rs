@@ -38,7 +38,7 @@ fn told(error: &clap::Error) -> ExitCode {
     // A help is ours, and as long as it is.
     let is_quoting = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if error.use_stderr() && is_quoting && harmless(&text).lines().ne(text.lines()) {
-        say(text);
+        say(text.strip_prefix("error: ").unwrap_or(&text));
         return ExitCode::from(error.exit_code() as u8);
     }
     match error.print() {
