@@ -17,7 +17,7 @@ pub const WHOLE: u32 = 100_000;
 pub enum SlcSize {
     /// Bytes of all the drive.
     Bytes(u64),
-    /// A share of the flash that holds data, in parts of [`WHOLE`].
+    /// A share of all the flash, what is kept free included, in parts of [`WHOLE`].
     Share(u32),
 }
 
