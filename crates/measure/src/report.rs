@@ -9,6 +9,7 @@
 
 use std::fmt::Write;
 
+use port::BLOCK_BYTES;
 use serde::Serialize;
 use serde_json::Value;
 
