@@ -368,7 +368,9 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Makes padding of the survivors of a row that have been given up or
-    /// replaced: what is sent holds only copies that count.
+    /// replaced: what is sent holds only copies that count. A survivor that is not where
+    /// the map has the block of its tag is lost: a page led another block to it, damaged as
+    /// no checksum showed. With that tag a start would take it for the newest copy.
     #[inline]
     pub(super) fn void_stale(&mut self, unit: u32) {
         if is(Mutation::SendStale) {
@@ -376,12 +378,24 @@ impl<D: OpenChannel> Pblk<D> {
         }
         for i in 0..self.geometry.row_blocks() {
             let slot = self.units.slot_number(unit, i);
-            if let Some(from) = self.units.slot(slot).old.ppa()
-                && !self.space.is_valid(from)
-            {
-                self.void_survivor(slot, from);
+            let Slot { lba, old, .. } = *self.units.slot(slot);
+            // What the map leads to is valid.
+            let Some(from) = old.ppa().filter(|_| !self.leads(lba, old)) else { continue };
+            let is_valid = self.space.is_valid(from);
+            if is_valid && lba < self.map.blocks() && self.oldest(self.map.get(lba)) == old {
+                continue;
             }
+            if is_valid {
+                self.lose_at(from);
+            }
+            self.void_survivor(slot, from);
         }
+    }
+
+    /// Whether the map leads a block to a place, with no newer copy in between.
+    #[inline]
+    fn leads(&self, lba: u64, to: Place) -> bool {
+        lba < self.map.blocks() && self.map.get(lba) == to
     }
 
     #[inline(never)]
@@ -446,27 +460,17 @@ impl<D: OpenChannel> Pblk<D> {
         self.chunks[chunk].moving -= 1;
         if !self.space.is_valid(from) {
             self.try_erase(chunk);
-        } else if held.lba < self.map.blocks() && self.lead(held.lba, held.old, to) {
-            self.space.set_valid(at);
-            self.invalidate(from);
-            return true;
+            return false;
+        }
+        if self.map.get(held.lba) == held.old {
+            self.map.set(held.lba, to);
         } else {
-            // Damage that no checksum showed: whose it is by its tag is not whose it is by
-            // the map.
-            self.lose_at(from);
+            let is_linked = self.relink(held.lba, held.old, to);
+            assert!(is_linked, "it was in its block's chain when it was sent");
         }
-        false
-    }
-
-    /// Leads to where a block was moved to, on flash or in memory. False where it was
-    /// not where that came from.
-    #[inline(always)]
-    fn lead(&mut self, lba: u64, from: Place, to: Place) -> bool {
-        if self.map.get(lba) == from {
-            self.map.set(lba, to);
-            return true;
-        }
-        self.relink(lba, from, to)
+        self.space.set_valid(at);
+        self.invalidate(from);
+        true
     }
 
     /// A row of survivors can be gathered again.
