@@ -366,6 +366,29 @@ fn an_old_copy_that_a_page_leads_to_does_not_come_back_with_a_cut() {
     }
 }
 
+/// A page that leads block 0 to where nothing was at the checkpoint, and to where another
+/// block was written since: an error, and the other is as it was.
+#[test]
+fn a_page_that_leads_behind_what_there_was_takes_nothing_from_others() {
+    let (geometry, chunks, medium) = Rig::filled(true).end();
+    let mut rig = found(geometry, &chunks, medium);
+    for block in 8..40 {
+        rig.good(BlockOp::Write, block, value(block) + 5);
+    }
+    rig.good(BlockOp::Flush, 0, 0);
+    let (geometry, chunks, mut medium) = rig.end();
+    let all = tags(&geometry, &chunks, &mut medium);
+    let newest = all.iter().filter(|(tag, _)| tag.id == 20).max_by_key(|(tag, _)| tag.seq);
+    let &(_, ppa) = newest.expect("it was written");
+    damage_first_page(&geometry, &chunks, &mut medium, Damage::Word(0, leads_to(ppa)));
+    let mut rig = found(geometry, &chunks, medium);
+    assert_eq!(rig.block(BlockOp::Read, 0, 0).0, Status::UNRECOVERED_READ);
+    for block in 1..rig.drive.shape().bytes / BLOCK_BYTES {
+        let newest = value(block) + if (8..40).contains(&block) { 5 } else { 0 };
+        assert_eq!(rig.block(BlockOp::Read, block, 0), (Status::SUCCESS, newest));
+    }
+}
+
 /// Where a block of the table cannot be read the refusal says which.
 #[test]
 fn what_cannot_be_read_is_named() {
