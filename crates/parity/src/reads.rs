@@ -7,9 +7,9 @@
 //!
 //! A block is rebuilt from the same block of all other members' rows, if its
 //! stripe has its parity and each of them can be read. What cannot be rebuilt
-//! is an error. A block whose own program failed is never rebuilt: nobody was
-//! told that it is there. One that is owed reads as zeros, with a zero tag,
-//! unless it can be rebuilt.
+//! is an error. So is mostly a block whose own program failed, as its stripe has
+//! no parity; it has where the row was there before, and a cut took it. One that is
+//! owed reads as zeros, with a zero tag, unless it can be rebuilt.
 
 use device::{MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{BlockBits, ChunkState, Ppa, block_bits};

@@ -396,7 +396,7 @@ impl Setup {
     }
 
     /// Some drives have parity: more units, as full as the drive was. Not where
-    /// operations fail, as what a failed read of parity concerns is not told.
+    /// operations fail already: which do below parity, [`Setup::take_member_faults`] says.
     fn take_parity(&mut self, seed: u64) {
         let mut rng = Rng::new(seed, 12);
         let rng = &mut rng;
