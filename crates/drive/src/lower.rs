@@ -21,11 +21,8 @@ use port::{Port, Ring, Time};
 use crate::backing::Backing;
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
-use crate::patience::Patience;
+use crate::patience::let_happen;
 use crate::spec::{DriveConfig, DriveError};
-
-/// Completions that are taken at a time while a drive is ended.
-const DONE: usize = 64;
 
 /// What is below a target, whatever it is made of.
 pub trait Lower: OpenChannel + Send + 'static {
@@ -112,15 +109,8 @@ pub fn calm(lower: &mut dyn Lower) {
 
 /// Lets all happen that a drive does by itself, from `now` on. Gives the time.
 pub fn settle<P: Port + ?Sized>(drive: &mut P, now: Time) -> Time {
-    let (mut done, mut patience, mut at) = (Ring::new(DONE), Patience::default(), now);
-    drive.submit(at, &mut Ring::new(1));
-    while let Some(event) = drive.next_event() {
-        at = at.max(event);
-        drive.advance(event, &mut done);
-        done.drain().for_each(drop);
-        patience.look(event);
-    }
-    at
+    drive.submit(now, &mut Ring::new(1));
+    let_happen(drive, now, |_, _| true)
 }
 
 /// Puts away what a drive was on, and tells of what failed: there, or else above.

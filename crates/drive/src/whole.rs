@@ -33,9 +33,6 @@ use crate::fault_rules::{Injected, Layer, Rules};
 use crate::lower::{Lower, Struck, set_rules, struck, two_ports};
 use crate::shared::Shared;
 
-/// Completions that are taken at a time while a drive is ended.
-const DONE: usize = 64;
-
 /// What a shard left, or is to be found in.
 pub struct Left {
     /// Its bytes.

@@ -2,12 +2,12 @@
 //! below is given back; or their power is cut. Fails where the drive could not be shut down.
 
 use ftl::Over;
-use port::{BlockDone, BlockReq, Port, Ring, Time};
+use port::{BlockDone, BlockReq, Port, Time};
 
-use super::{Cut, DONE, Ended, Left};
+use super::{Cut, Ended, Left};
 use crate::error::Error;
 use crate::lower::Lower;
-use crate::patience::Patience;
+use crate::patience::let_happen;
 
 /// Shuts down a target, and what is below it.
 pub(crate) fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
@@ -30,14 +30,7 @@ pub(crate) fn rest<P>(port: &mut P, now: Time, until: Option<Time>) -> Time
 where
     P: Port<Cmd = BlockReq, Done = BlockDone>,
 {
-    let (mut done, mut patience, mut at) = (Ring::new(DONE), Patience::default(), now);
-    while let Some(event) = port.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-        at = at.max(event);
-        port.advance(event, &mut done);
-        done.drain().for_each(drop);
-        patience.look(event);
-    }
-    at
+    let_happen(port, now, |_, event| until.is_none_or(|until| event <= until))
 }
 
 /// What a drive left whose targets have ended, all well or not.

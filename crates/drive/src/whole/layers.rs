@@ -4,14 +4,14 @@
 use device::{Buffered, CacheCounters, Cached, Coarse, Link, PowerHealth, Powered, Queued};
 use ftl::{Target, WriteCounters};
 use nvram::{JournalError, Protected};
-use port::{Port, Ring, Shape, Striped, Time};
+use port::{Shape, Striped, Time};
 use ruled::SetInstaller;
 
-use super::{Boxed, Cut, DONE, Drive, Ended, PartOf};
+use super::{Boxed, Cut, Drive, Ended, PartOf};
 use crate::backing::Store;
 use crate::error::Error;
 use crate::lower::Lower;
-use crate::patience::Patience;
+use crate::patience::let_happen;
 use crate::shared::Shared;
 
 /// Of a layer of a drive that has all its targets below, and the outside of that.
@@ -150,15 +150,8 @@ impl Drive for Cached<Boxed> {
     is_cut_with_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        let (mut done, mut at) = (Ring::new(DONE), now);
         // What is still read ahead comes back first.
-        while !self.is_idle()
-            && let Some(event) = self.next_event()
-        {
-            at = at.max(event);
-            self.advance(event, &mut done);
-            done.drain().for_each(drop);
-        }
+        let at = let_happen(&mut *self, now, |cache, _| !cache.is_idle());
         self.into_below().end(at)
     }
 
@@ -194,17 +187,8 @@ impl Drive for Protected<Boxed, Store> {
     }
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        let mut done = Ring::new(DONE);
-        let mut patience = Patience::default();
-        let mut at = now;
         Protected::set_on_a_clock(&mut *self, false);
-        while !self.is_idle() {
-            let Some(event) = self.next_event() else { break };
-            at = at.max(event);
-            self.advance(event, &mut done);
-            done.drain().for_each(drop);
-            patience.look(event);
-        }
+        let at = let_happen(&mut *self, now, |cache, _| !cache.is_idle());
         let (below, journal) = self.into_below();
         let ended = below.end(at)?;
         // All is in flash: nothing is to be written again.
