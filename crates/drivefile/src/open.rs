@@ -118,7 +118,8 @@ impl DriveFile {
 }
 
 /// Of a protected cache's journal what was not synced may be gone: the next opening, which is
-/// told of no error, is to know. Where that cannot be written, it does not.
+/// told of no error, is to know. Where that cannot be written, as by one that only reads, it
+/// does not.
 #[cold]
 fn doubt_journal(storage: &Arc<dyn FileIo>) {
     let Ok(header) = read_header(&**storage) else { return };

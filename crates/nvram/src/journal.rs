@@ -172,11 +172,18 @@ impl<N: NonVolatile> Journal<N> {
     pub fn clear(&mut self) -> Result<(), JournalError> {
         self.state.head = self.end;
         self.commit()?;
+        self.wait_synced()?;
+        self.free = self.end;
+        Ok(())
+    }
+
+    /// Waits until all that was written is durable. Where it cannot be, the journal takes
+    /// note of that.
+    pub fn wait_synced(&mut self) -> Result<(), JournalError> {
         let need = self.writes;
         while !self.sync_to(need)? {
             std::thread::yield_now();
         }
-        self.free = self.end;
         Ok(())
     }
 

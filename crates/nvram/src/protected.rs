@@ -27,9 +27,10 @@
 //! A flush below that fails is told by every flush until one below succeeds;
 //! all that was acknowledged stays in the journal meanwhile, and goes to the
 //! drive at the next start. When the journal fills up over it writes fail with
-//! that status. After an error of the store writes and flushes fail, as nothing
-//! new can be protected. How a drive is served that refuses, at the start, what
-//! its journal has, `start` says.
+//! that status. The store syncs behind such a flush: if it is on the disk that
+//! failed, the journal is to know. After an error of the store writes and flushes
+//! fail, as nothing new can be protected. How a drive is served that refuses, at the
+//! start, what its journal has, `start` says.
 
 mod reclaim;
 
@@ -118,6 +119,8 @@ pub struct Protected<P, N> {
     half: bool,
     /// What the last flush of our own said.
     fault: Status,
+    /// As one failed, the store syncs what was written up to this.
+    doubt: Option<u64>,
     /// What the store said.
     broken: Option<JournalError>,
     frozen: Option<Frozen>,
@@ -158,6 +161,7 @@ where
             under_way: [0; 2],
             half: false,
             fault: Status::SUCCESS,
+            doubt: None,
             broken: None,
             frozen,
             counters: Counters::default(),
@@ -430,6 +434,7 @@ where
     fn fail(&mut self, error: JournalError) {
         self.broken.get_or_insert(error);
         self.journal.forget_sync();
+        self.doubt = None;
         self.reclaim = match self.reclaim {
             // Its completion is still to come.
             Reclaim::Flush(to) => Reclaim::Flush(to),
@@ -525,6 +530,9 @@ where
         }
         if !self.synced.is_empty() {
             any |= self.look_at_sync();
+        }
+        if self.doubt.is_some() {
+            any |= self.look_at_doubt();
         }
         if !self.held.is_empty() {
             any |= self.resume();

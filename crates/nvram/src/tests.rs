@@ -298,6 +298,8 @@ fn a_write_that_comes_before_a_failed_one_is_out_of_the_journal_is_not_dropped()
     let mut host = Host::new(Fickle::new(1), slow(), 1);
     host.below.set_failing(100);
     assert_eq!(host.one(BlockOp::Write, 3, 1, false).status, Status::WRITE_FAULT);
+    // The store syncs behind the flush below, which failed, too.
+    host.settle();
     host.below.set_failing(0);
     assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
     while host.port.next_event() != Some(host.now) {

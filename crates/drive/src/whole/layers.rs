@@ -190,12 +190,17 @@ impl Drive for Protected<Boxed, Store> {
         Protected::set_on_a_clock(&mut *self, false);
         let at = let_happen(&mut *self, now, |cache, _| !cache.is_idle());
         let (below, journal) = self.into_below();
-        let ended = below.end(at)?;
-        // All is in flash: nothing is to be written again.
+        let ended = below.end(at);
         if let Some(mut journal) = journal {
-            journal.clear().map_err(|e| Error::File(e.to_string()))?;
+            match &ended {
+                // All is in flash: nothing is to be written again.
+                Ok(_) => journal.clear().map_err(|e| Error::File(e.to_string()))?,
+                // It may be the disk, and so what the journal has not synced be gone: the next
+                // start is to know.
+                Err(_) => drop(journal.wait_synced()),
+            }
         }
-        Ok(ended)
+        ended
     }
 
     fn fault(&self) -> Option<(Error, bool)> {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use flash::{Medium, Moved, Ppa};
-use nvram::NonVolatile;
+use nvram::{NonVolatile, Protected};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
 use super::{Block, Rng, chunk, header, program, reads_as};
 use crate::disk::Disk;
@@ -151,6 +152,81 @@ fn an_error_that_an_opening_is_told_is_known_to_the_journal() {
         let after = life(&mut opened.medium.area().unwrap());
         assert_eq!(after, if read_only { before } else { [0; 16] });
     }
+}
+
+/// A drive that keeps nothing of what it is sent, and whose flushes sync its file.
+struct Below {
+    drive: DriveFile,
+    inside: Vec<BlockReq>,
+}
+
+impl Below {
+    const SHAPE: Shape =
+        Shape { bytes: 16 * BLOCK_BYTES, kept: 8, max_bytes: BLOCK_BYTES, depth: 1 };
+
+    /// With a protected cache, whose journal is in the file.
+    fn start(drive: DriveFile) -> (Protected<Below, Area>, nvram::Started) {
+        let area = drive.area().unwrap();
+        let below = Below { drive, inside: Vec::new() };
+        Protected::start(below, Below::SHAPE, area, Time::ZERO).unwrap_or_else(|e| panic!("{e}"))
+    }
+}
+
+impl Port for Below {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, _: Time, cmds: &mut Ring<BlockReq>) {
+        self.inside.extend(cmds.drain());
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.inside.first().map(|_| Time::ZERO)
+    }
+
+    fn advance(&mut self, at: Time, done: &mut Ring<BlockDone>) {
+        for BlockReq { id, op, buffer, .. } in self.inside.drain(..) {
+            let is_good = op != BlockOp::Flush || self.drive.barrier() == Moved::Done;
+            let status = if is_good { Status::SUCCESS } else { Status::WRITE_FAULT };
+            done.put(|| BlockDone { id, op, status, at, buffer });
+        }
+    }
+}
+
+/// The drive is told of the error, as it is flushed to give the journal space. What the journal
+/// has not synced may be gone, and the next start knows it.
+#[test]
+fn an_error_that_the_drive_is_told_is_known_to_the_journal() {
+    let disk = Disk::default();
+    let (mut port, _) = Below::start(written(&disk).0);
+    disk.fail_sync(Some(0));
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    for block in (0..16).cycle() {
+        let buffer = Buffer::zeroed(8).unwrap();
+        let offset = block * BLOCK_BYTES;
+        cmds.put(|| BlockReq::new(block, BlockOp::Write, offset, BLOCK_BYTES, buffer));
+        port.submit(Time::ZERO, &mut cmds);
+        while let Some(at) = port.next_event() {
+            port.advance(at, &mut done);
+            done.drain().for_each(|one| assert!(one.status.is_ok()));
+            std::thread::yield_now();
+        }
+        if port.counters().flushes > 0 {
+            break;
+        }
+    }
+    drop(port);
+    disk.kill();
+    let drive = DriveFile::open_on(disk.storage(), false, false).unwrap().medium;
+    let mut area = drive.area().unwrap();
+    let mut state = [0; 128];
+    area.read(0, &mut state).unwrap();
+    let number = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().unwrap());
+    let (bytes, tail) = (number(24), number(40));
+    area.write(4096 + (tail - 128) % bytes, b"what the disk refused").unwrap();
+    drop(area);
+    let (_, started) = Below::start(drive);
+    assert!(started.gone >= 128, "{started:?}");
 }
 
 #[test]

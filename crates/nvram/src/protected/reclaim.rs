@@ -83,11 +83,26 @@ where
             }
             return;
         }
+        // Where the store is on the disk that failed, what it has not synced may be gone, and
+        // nobody else asks it: every flush is answered with this status from now on.
+        self.doubt = Some(self.journal.written());
         self.answer_failed();
         let room = |req: &BlockReq| self.journal.has_room(req.buffer.len());
         if !self.failed.is_empty() || !self.held.front().is_none_or(room) {
             self.refuse_held(status);
         }
+    }
+
+    /// Goes on with the sync behind a flush below that failed. Says whether it ended.
+    #[cold]
+    pub(super) fn look_at_doubt(&mut self) -> bool {
+        let Some(need) = self.doubt else { return false };
+        match self.sync_to(need) {
+            Ok(false) => return false,
+            Ok(true) => self.doubt = None,
+            Err(e) => self.fail(e),
+        }
+        true
     }
 
     /// Ends the changes that wait.

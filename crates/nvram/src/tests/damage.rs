@@ -78,32 +78,44 @@ fn after_a_crash_of_the_host_only_what_was_synced_must_be_whole() {
     assert!(error.to_string().ends_with("restore the drive from a copy"), "{error}");
 }
 
-/// What a sync that failed was to make durable may be gone, and what was synced before may not.
+/// What a sync that failed was to make durable may be gone, and what was synced before may not:
+/// whether the journal is told first, or the drive by a flush of the journal's own.
 #[test]
 fn after_a_sync_that_failed_only_what_was_synced_must_be_whole() {
-    let ails = Rc::new(Cell::new(Ailing::No));
-    let store = Slow { ram: ram_of(64 << 10), polls: 0, ails: Rc::clone(&ails) };
-    let mut host = Host::new(Fickle::new(9), store, 9);
-    for lba in [0, 8] {
-        assert!(host.one(BlockOp::Write, lba, 8, false).status.is_ok());
-        assert!(host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
+    for is_below_told in [false, true] {
+        let ails = Rc::new(Cell::new(Ailing::No));
+        let store = Slow { ram: ram_of(64 << 10), polls: 0, ails: Rc::clone(&ails) };
+        let mut host = Host::new(Fickle::new(9), store, 9);
+        for lba in [0, 8] {
+            assert!(host.one(BlockOp::Write, lba, 8, false).status.is_ok());
+            assert!(host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
+        }
+        for lba in [16, 24] {
+            assert!(host.one(BlockOp::Write, lba, 8, false).status.is_ok());
+        }
+        let of_one = host.port.fill().used / 4;
+        ails.set(Ailing::Sync);
+        if is_below_told {
+            host.below.set_flushes(false);
+            while host.port.counters().flushes == 0 {
+                assert!(host.one(BlockOp::Write, 32, 8, false).status.is_ok());
+            }
+            host.settle();
+            host.below.set_flushes(true);
+        }
+        assert!(!host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
+        let (used, entries) = (host.port.fill().used, host.port.counters().entries);
+        let (below, Slow { mut ram, .. }, _) = host.cut();
+        let first = find(&mut ram);
+        // The last one, of which no sync told.
+        let mut lost = ram.clone();
+        lost.all()[first + used as usize - 100] ^= 1;
+        let started = start(below.clone(), lost).unwrap();
+        assert_eq!((started.entries, started.gone), (entries - 1, of_one));
+        ram.all()[first + 20] ^= 1;
+        let error = start(below, ram).unwrap_err();
+        assert!(error.to_string().ends_with("restore the drive from a copy"), "{error}");
     }
-    for lba in [16, 24] {
-        assert!(host.one(BlockOp::Write, lba, 8, false).status.is_ok());
-    }
-    let used = host.port.fill().used;
-    ails.set(Ailing::Sync);
-    assert!(!host.one(BlockOp::Flush, 0, 0, false).status.is_ok());
-    let (below, Slow { mut ram, .. }, _) = host.cut();
-    let first = find(&mut ram);
-    // The last one, of which no sync told.
-    let mut lost = ram.clone();
-    lost.all()[first + used as usize - 100] ^= 1;
-    let started = start(below.clone(), lost).unwrap();
-    assert_eq!((started.entries, started.gone), (3, used / 4));
-    ram.all()[first + 20] ^= 1;
-    let error = start(below, ram).unwrap_err();
-    assert!(error.to_string().ends_with("restore the drive from a copy"), "{error}");
 }
 
 /// Where the first entry lies.
