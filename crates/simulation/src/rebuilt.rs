@@ -60,7 +60,7 @@ impl Rebuilt {
                     self.flash.note_lost(Ppa(sent.ppa.0 + i), sent.before);
                 }
             }
-            VectorOp::Write | VectorOp::Reset => self.flash.note_closed(sent.ppa),
+            VectorOp::Write => self.flash.note_closed(sent.ppa, sent.before),
             _ => {}
         }
     }

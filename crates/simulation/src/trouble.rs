@@ -51,7 +51,8 @@ counts! {
         pub keys: u64,
         /// Blocks that a member below parity did not give.
         pub members: u64,
-        /// Superblocks that took no more writes as such a block was needed to go on.
+        /// Superblocks that took no more writes as a row of theirs was not read in three
+        /// tries since a write came that waited for it.
         pub closed: u64,
         /// Programs that failed.
         pub programs: u64,

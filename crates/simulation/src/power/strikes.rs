@@ -3,7 +3,7 @@
 //! Below parity a read that fails is noted first, and is a strike only if the block cannot
 //! be rebuilt; see `rebuilt`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use device::VectorOp;
@@ -17,13 +17,27 @@ use crate::trouble::Strike;
 /// The least tag id of a target's own blocks.
 const OWN: u64 = 1 << 56;
 
+/// How often parity reads a row that it needs to go on with a superblock.
+const TRIES: usize = 3;
+
 /// What parity did not get of its members, and did not do, since power came.
 #[derive(Default)]
 pub(super) struct BelowParity {
-    /// Reads that failed, and whether the block could be rebuilt then.
-    unread: Vec<(Ppa, bool)>,
+    /// Blocks that reads did not give, in the order of these.
+    unread: Vec<Unread>,
+    /// How many reads did not give some.
+    reads: usize,
     /// Superblocks that took no more writes, by the first of their members.
     closed: BTreeSet<usize>,
+}
+
+/// A block that a read of a member did not give.
+struct Unread {
+    at: Ppa,
+    /// Whether it could be rebuilt then.
+    can_be_rebuilt: bool,
+    /// The number of that read.
+    read: usize,
 }
 
 impl Remains {
@@ -98,15 +112,16 @@ impl Flash {
         let remains = &mut *self.remains.borrow_mut();
         match op {
             VectorOp::Read if status == Status::UNRECOVERED_READ => {
+                remains.below.reads += 1;
                 for i in (0..BlockBits::BITS as usize).filter(|i| failed >> i & 1 == 1) {
                     let Some(superblocks) = &remains.superblocks else {
                         remains.lose(at(i));
                         continue;
                     };
-                    let mut others = superblocks.others(at(i));
-                    let all = remains.is_there(at(i)) && others.all(|at| remains.is_there(at));
+                    let can_be_rebuilt = superblocks.others(at(i)).all(|at| remains.is_there(at));
                     remains.struck.members += 1;
-                    remains.below.unread.push((at(i), all));
+                    let read = remains.below.reads;
+                    remains.below.unread.push(Unread { at: at(i), can_be_rebuilt, read });
                 }
             }
             // A copy is sent with the address that it writes to.
@@ -136,23 +151,36 @@ impl Flash {
         let superblocks = remains.superblocks.as_ref().expect("there is parity");
         let home = superblocks.home(above);
         let since = &remains.below.unread[before..];
-        let own = since.iter().rev().find(|(at, _)| *at == home);
-        let can_be_rebuilt = own.map(|&(_, can)| can);
+        let own = since.iter().rev().find(|unread| unread.at == home);
         let is_lost = own.is_some() || !remains.is_there(home);
-        let failed = |at: Ppa| since.iter().any(|(unread, _)| *unread == at);
-        if is_lost && (can_be_rebuilt != Some(true) || superblocks.others(home).any(failed)) {
+        // What a cut took nobody read.
+        let can_be_rebuilt = own.map_or_else(
+            || superblocks.others(home).all(|at| remains.is_there(at)),
+            |own| own.can_be_rebuilt,
+        );
+        let failed = |at: Ppa| since.iter().any(|unread| unread.at == at);
+        if is_lost && (!can_be_rebuilt || superblocks.others(home).any(failed)) {
             remains.lose(home);
         }
     }
 
-    /// A write or reset of a superblock failed: it is of no more use, if anything of its
-    /// members failed.
-    pub(crate) fn note_closed(&self, above: Ppa) {
+    /// A write to a superblock failed: it is of no more use if a row of its members, which
+    /// may be needed to go on, was not read in all tries since so many reads of members had
+    /// failed, which was when that write came.
+    pub(crate) fn note_closed(&self, above: Ppa, before: usize) {
         let remains = &mut *self.remains.borrow_mut();
         let superblocks = remains.superblocks.as_ref().expect("there is parity");
         let members: Vec<usize> = superblocks.members_of(above).collect();
-        let of_these = |(at, _): &(Ppa, bool)| members.contains(&remains.geometry.chunk_index(*at));
-        if remains.below.unread.iter().any(of_these) {
+        let geometry = &remains.geometry;
+        let row = |at: Ppa| (geometry.chunk_index(at), geometry.block(at) / geometry.row_blocks());
+        let mut tries: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
+        for unread in &remains.below.unread[before..] {
+            tries.entry(row(unread.at)).or_default().insert(unread.read);
+        }
+        let is_given_up = |((chunk, _), tries): (&(usize, u32), &BTreeSet<usize>)| {
+            members.contains(chunk) && tries.len() >= TRIES
+        };
+        if tries.iter().any(is_given_up) {
             remains.struck.closed += u64::from(remains.below.closed.insert(members[0]));
         }
     }
@@ -177,5 +205,126 @@ impl Flash {
                 .any(|chunk| is_hurt(chunk) || remains.below.closed.contains(&chunk)),
         };
         numbers.map(|number| u32::from(hurt(number))).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flash::{Chunk, Dimensions, FailedRun, Geometry};
+
+    use super::*;
+    use crate::setup::Setup;
+    use crate::superblocks::Superblocks;
+
+    /// Flash below parity of width 3, with power: four rows of two blocks a chunk. Each
+    /// member of superblock 0 has so many blocks.
+    fn flash(programmed: [u32; 3]) -> (Flash, Setup) {
+        let dim = Dimensions { groups: 3, chunks: 4, pages: 4, planes: 2, ..Dimensions::LEAST };
+        let geometry = Geometry::new(dim).unwrap();
+        let setup = Setup { geometry, parity: 3, ..Setup::sound(0) };
+        let mut flash = Flash::new(&setup, None, 0).unwrap();
+        flash.power().on(u64::MAX);
+        for (group, blocks) in (0..).zip(programmed) {
+            describe(&mut flash, group, Chunk { programmed: blocks, ..Chunk::default() });
+        }
+        (flash, setup)
+    }
+
+    fn describe(flash: &mut Flash, group: u32, chunk: Chunk) {
+        let index = {
+            let geometry = &flash.remains.borrow().geometry;
+            geometry.chunk_index(geometry.ppa(group, 0, 0, 0))
+        };
+        flash.describe(index, &chunk);
+    }
+
+    /// The first block above, and the member that has it.
+    fn first(setup: &Setup) -> (Ppa, u32) {
+        let above = setup.seen().ppa(0, 0, 0, 0);
+        let home = Superblocks::of(setup).unwrap().home(above);
+        (above, setup.geometry.pu_index(home) as u32)
+    }
+
+    /// Reads of this block of a member fail, so often.
+    fn fail(flash: &Flash, at: Ppa, times: u32) {
+        for _ in 0..times {
+            flash.note_failed(VectorOp::Read, |_| at, Status::UNRECOVERED_READ, 1);
+        }
+    }
+
+    #[test]
+    fn what_a_cut_took_is_lost_only_where_another_is_missing() {
+        let (mut flash, setup) = flash([8; 3]);
+        let (above, member) = first(&setup);
+        describe(&mut flash, member, Chunk::default());
+        flash.note_lost(above, 0);
+        assert_eq!(flash.struck().reads, 0, "all others have it");
+        describe(&mut flash, (member + 1) % 3, Chunk::default());
+        flash.note_lost(above, 0);
+        assert_eq!(flash.struck().reads, 1);
+    }
+
+    #[test]
+    fn what_a_cut_took_is_lost_where_another_is_not_read() {
+        let (mut flash, setup) = flash([8; 3]);
+        let (above, member) = first(&setup);
+        describe(&mut flash, member, Chunk::default());
+        fail(&flash, setup.geometry.ppa((member + 1) % 3, 0, 0, 0), 1);
+        flash.note_lost(above, 1);
+        assert_eq!(flash.struck().reads, 0, "that was before");
+        flash.note_lost(above, 0);
+        assert_eq!(flash.struck().reads, 1);
+    }
+
+    #[test]
+    fn a_row_that_could_not_be_put_back_can_be_rebuilt() {
+        let (mut flash, setup) = flash([8; 3]);
+        let (above, member) = first(&setup);
+        let mut chunk = Chunk { programmed: 8, ..Chunk::default() };
+        chunk.failed[0] = FailedRun::new(0, 2);
+        describe(&mut flash, member, chunk);
+        fail(&flash, setup.geometry.ppa(member, 0, 0, 0), 2);
+        flash.note_lost(above, 0);
+        assert_eq!(flash.struck().reads, 0, "all others have it");
+    }
+
+    #[test]
+    fn a_block_that_its_member_has_and_nobody_failed_to_read_is_not_lost() {
+        let (mut flash, setup) = flash([8; 3]);
+        let (above, member) = first(&setup);
+        describe(&mut flash, (member + 1) % 3, Chunk::default());
+        flash.note_lost(above, 0);
+        assert_eq!(flash.struck().reads, 0);
+    }
+
+    #[test]
+    fn a_superblock_is_closed_by_a_row_that_was_not_read_in_all_tries() {
+        let closed = |reads: &[(u32, u32, u32)], before| {
+            let (flash, setup) = flash([8; 3]);
+            let above = setup.seen().ppa(0, 0, 0, 3);
+            let geometry = &setup.geometry;
+            reads.iter().for_each(|&(group, chunk, block)| {
+                fail(&flash, geometry.ppa(group, 0, chunk, block), 1);
+            });
+            flash.note_closed(above, before);
+            let hurt = flash.hurt(0, 0..1);
+            assert_eq!(u64::from(hurt), flash.struck().closed);
+            hurt == 1
+        };
+        assert!(closed(&[(1, 0, 2), (1, 0, 3), (1, 0, 2)], 0), "one row, three times");
+        assert!(!closed(&[(1, 0, 2), (1, 0, 3), (1, 0, 2)], 1), "once before the write came");
+        assert!(!closed(&[(1, 0, 2), (1, 0, 2), (1, 0, 4)], 0), "another row");
+        assert!(!closed(&[(1, 0, 2), (1, 0, 2), (2, 0, 2)], 0), "of another member");
+        assert!(!closed(&[(1, 1, 2), (1, 1, 2), (1, 1, 2)], 0), "of another superblock");
+    }
+
+    #[test]
+    fn a_read_of_several_blocks_is_one_try() {
+        let (flash, setup) = flash([8; 3]);
+        let start = setup.geometry.ppa(1, 0, 0, 2).0;
+        let at = |i: usize| Ppa(start + i as u64);
+        (0..2).for_each(|_| flash.note_failed(VectorOp::Read, at, Status::UNRECOVERED_READ, 3));
+        flash.note_closed(setup.seen().ppa(0, 0, 0, 0), 0);
+        assert_eq!((flash.struck().closed, flash.unread_members()), (0, 4));
     }
 }
