@@ -73,6 +73,8 @@ struct Inner {
     told: u64,
     /// Something was lost so since this was last asked.
     lost: bool,
+    /// Something was refused since the process began.
+    refused: bool,
     /// Pages that it cannot read until they are written as a whole.
     unreadable: BTreeSet<usize>,
     /// Which reads and writes, in their order, it can not do, and how many were asked for.
@@ -115,6 +117,7 @@ impl Disk {
         (inner.bad_write, inner.bad_sync) = (None, None);
         // A sync under way has not ended.
         inner.synced = 0;
+        inner.refused = false;
     }
 
     /// The host crashes, as [`Disk::crashed`] says.
@@ -187,6 +190,12 @@ impl Disk {
         std::mem::take(&mut self.inner().lost)
     }
 
+    /// Whether it refused anything since the process began, so that a file has reason to stop,
+    /// or not to be opened.
+    pub fn has_refused(&self) -> bool {
+        self.inner().refused
+    }
+
     /// The page of this byte cannot be read any more, nor a part of it be written, as the
     /// system reads the rest of it for that. Written as a whole it is good again.
     #[cfg(test)]
@@ -230,7 +239,10 @@ fn survive(image: &mut [u8], offset: u64, bytes: &[u8], kept: u64, rng: &mut Rng
 impl Inner {
     fn burn(&mut self) -> io::Result<()> {
         match &mut self.fuse {
-            Some(0) => Err(io::Error::other("the power is gone")),
+            Some(0) => {
+                self.refused = true;
+                Err(io::Error::other("the power is gone"))
+            }
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -280,7 +292,7 @@ impl Inner {
     fn begin_write(&mut self) -> io::Result<()> {
         match &mut self.bad_write {
             Some(0) => {
-                self.bad_write = None;
+                (self.bad_write, self.refused) = (None, true);
                 return Err(ErrorKind::StorageFull.into());
             }
             Some(left) => *left -= 1,
@@ -298,6 +310,7 @@ impl Inner {
         let is_away = self.away.contains(&self.asked);
         self.asked += 1;
         if lost.is_some() || is_away {
+            self.refused = true;
             return Err(rustix::io::Errno::IO.into());
         }
         if is_written {
@@ -310,7 +323,11 @@ impl Inner {
         self.burn()?;
         self.check_pages(&(offset as usize..offset as usize + bytes.len()), true)?;
         if let Some(room) = &mut self.room {
-            *room = room.checked_sub(bytes.len() as u64).ok_or(ErrorKind::StorageFull)?;
+            let Some(left) = room.checked_sub(bytes.len() as u64) else {
+                self.refused = true;
+                return Err(ErrorKind::StorageFull.into());
+            };
+            *room = left;
         }
         let range = offset as usize..offset as usize + bytes.len();
         self.written[range.start / PAGE..range.end.div_ceil(PAGE)].fill(true);
@@ -332,6 +349,7 @@ impl Opening {
             return Ok(());
         }
         (*told, inner.told) = (inner.errors, inner.errors);
+        inner.refused = true;
         Err(io::Error::other("the disk lost a write"))
     }
 }
@@ -359,6 +377,7 @@ impl FileIo for Opening {
         inner.settle(inner.synced);
         inner.put(offset, bytes)?;
         if inner.refuses_durable {
+            inner.refused = true;
             return Err(io::Error::other("a sync failed before"));
         }
         // It may be on the disk before it is known to be.

@@ -56,6 +56,9 @@ impl DiskTrouble {
     }
 }
 
+/// Openings in a row that a disk may refuse: far more than it is away for.
+const OPENINGS: u32 = 2000;
+
 /// The medium.
 pub struct OnDisk {
     disk: Disk,
@@ -103,7 +106,10 @@ impl OnDisk {
     pub fn has_stopped(&self) -> bool {
         match self.file.as_ref().and_then(DriveFile::error) {
             None => false,
-            Some(FileError::System { .. } | FileError::Away { .. }) => true,
+            Some(FileError::System { .. } | FileError::Away { .. }) => {
+                assert!(self.disk.has_refused(), "a drive file stopped on a disk that did all");
+                true
+            }
             Some(error) => panic!("the drive file was used wrongly: {error}"),
         }
     }
@@ -116,7 +122,7 @@ impl OnDisk {
 
     /// Opens it after a cut; power may go in that.
     fn open(&mut self, rng: &mut Rng) -> Vec<Chunk> {
-        loop {
+        for _ in 0..OPENINGS {
             if rng.one_in(3) {
                 self.disk.kill();
                 self.counts.disk_kills += 1;
@@ -134,12 +140,13 @@ impl OnDisk {
                     self.file = Some(opened.medium);
                     return opened.chunks;
                 }
-                Err(FileError::System { .. }) => {
+                Err(FileError::System { .. }) if self.disk.has_refused() => {
                     self.counts.disk_away += u64::from(fuse.is_none());
                 }
                 Err(error) => panic!("a drive file that was only cut does not open: {error}"),
             }
         }
+        panic!("a drive file does not open though its disk is back");
     }
 }
 
@@ -183,5 +190,66 @@ impl PowerCut for OnDisk {
         self.counts.disk_errors += u64::from(has_lost);
         self.counts.disk_stops += u64::from(has_stopped && !has_lost);
         chunks.copy_from_slice(&self.open(&mut Rng(seed)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flash::Geometry;
+
+    use super::*;
+
+    fn new() -> OnDisk {
+        let dim = flash::Dimensions { chunks: 2, pages: 2, ..flash::Dimensions::LEAST };
+        let geometry = Geometry::new(dim).unwrap();
+        OnDisk::new(&Setup { geometry, kept: 8, ..Setup::sound(0) })
+    }
+
+    /// The first block is programmed, in a file on this disk.
+    fn program(medium: &mut OnDisk, disk: &Disk) {
+        let file = DriveFile::open_on(disk.storage(), false, false).unwrap();
+        medium.file = Some(file.medium);
+        disk.fail_write(Some(0));
+        let moved = medium.program(Ppa(0), 1, &[1; 8], &[0; 16]);
+        assert_ne!(moved, Moved::Done);
+    }
+
+    #[test]
+    fn a_file_stops_on_a_disk_that_fails() {
+        let mut medium = new();
+        medium.close();
+        let disk = medium.disk.clone();
+        program(&mut medium, &disk);
+        assert!(medium.has_stopped());
+    }
+
+    #[test]
+    #[should_panic(expected = "stopped on a disk that did all")]
+    fn a_file_that_stops_for_no_reason_is_told() {
+        let mut medium = new();
+        medium.close();
+        let other = Disk::with(medium.disk.killed());
+        program(&mut medium, &other);
+        medium.has_stopped();
+    }
+
+    #[test]
+    #[should_panic(expected = "was only cut")]
+    fn a_file_that_is_not_opened_for_no_reason_is_told() {
+        // Blocks of it are behind the end of the disk, which no disk that is back has.
+        let mut medium = new();
+        medium.close();
+        let image = medium.disk.killed();
+        medium.disk = Disk::with(image[..4096].to_vec());
+        medium.open(&mut Rng(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "though its disk is back")]
+    fn a_disk_is_not_away_for_ever() {
+        let mut medium = new();
+        medium.close();
+        medium.disk.set_away(0..u64::MAX);
+        medium.open(&mut Rng(1));
     }
 }
