@@ -8,7 +8,7 @@
 use faults::{Access, FaultRule, MediumFault, MediumRule, Operation, Trigger};
 use flash::{Dimensions, Geometry};
 use targets::kv::mutation::Mutation;
-use targets::kv::{KvConfig, reserve_chunks};
+use targets::kv::{KvConfig, KvError, reserve_chunks};
 use workload::Rng;
 
 use crate::breaks::Break;
@@ -147,6 +147,11 @@ fn take_parity(setup: &mut Setup, seed: u64) -> u32 {
     setup.parity
 }
 
+/// Whether the target may not start so, where of what it has something could not be read.
+pub(crate) fn may_refuse(error: &KvError, unread: bool) -> bool {
+    unread && matches!(error, KvError::Damaged { .. } | KvError::Checkpoint)
+}
+
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
     targets::kv::mutation::set(match plan.broken {
@@ -184,6 +189,14 @@ mod tests {
         assert_eq!(counts.cycles, 600);
         assert!(counts.cuts > 600 && counts.cut_recoveries > 50, "{counts:?}");
         assert!(counts.cycles_collecting > 60 && counts.cached_cuts > 100, "{counts:?}");
+    }
+
+    #[test]
+    fn a_start_is_refused_for_what_could_not_be_read_and_for_nothing_else() {
+        assert!(may_refuse(&KvError::Checkpoint, true));
+        assert!(!may_refuse(&KvError::Checkpoint, false));
+        assert!(!may_refuse(&KvError::Seed { found: 0, given: 1 }, true));
+        assert!(!may_refuse(&KvError::NotEmpty, true));
     }
 
     #[test]

@@ -138,8 +138,9 @@ pub struct Machine {
     /// All blocks were read since power came, so that a target has found all of its map,
     /// or had none to find.
     has_map: bool,
-    /// Since power came, something could not be read that is no block's.
-    pub(crate) keys_struck: bool,
+    /// Blocks of a target of keys that could not be read before power came, and before the
+    /// start had ended.
+    pub(crate) keys_unread: (u64, u64),
 }
 
 impl Machine {
@@ -170,7 +171,7 @@ impl Machine {
             is_frozen: false,
             in_cache: InCache::of(&setup),
             has_map: false,
-            keys_struck: false,
+            keys_unread: (0, 0),
             setup,
         }
     }
@@ -216,7 +217,7 @@ impl Machine {
                     let blocks = self.setup.species.lost_with(&self.setup, first, id);
                     self.contract.strike_map(blocks);
                 }
-                Strike::Keys => self.keys_struck = true,
+                Strike::Keys => {}
             }
         }
     }

@@ -42,12 +42,17 @@ enum Open {
         number: u64,
         /// Bytes of its buffer.
         room: usize,
+        /// Blocks that could not be read before it was sent.
+        unread: u64,
     },
     Exists {
         key: u64,
         number: u64,
+        /// The same.
+        unread: u64,
     },
-    List(Listing),
+    /// With the same.
+    List(Listing, u64),
     /// What has ended before it, by key.
     Flush(Vec<(u64, u64)>),
 }
@@ -55,10 +60,26 @@ enum Open {
 /// What faults explain: none where nothing failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuse {
-    /// Something of it could not be read since power came.
-    pub unread: bool,
+    /// Blocks of it that could not be read so far, in all.
+    pub unread: u64,
+    /// Those of them before power came, and before the start had ended.
+    pub before_power: u64,
+    pub before_work: u64,
     /// Something could not be written, or chunks are lost.
     pub unwritten: bool,
+}
+
+impl Excuse {
+    /// Whether something could not be read since power came.
+    fn is_unread(&self) -> bool {
+        self.unread > self.before_power
+    }
+
+    /// Whether a request fails with reason that was sent when so many blocks had not been
+    /// read: one was not since then, or the start did without some.
+    fn has_reason(&self, unread: u64) -> bool {
+        self.unread > unread || self.before_work > self.before_power
+    }
 }
 
 /// What is asked, while nothing else is under way.
@@ -141,7 +162,7 @@ impl Host {
     }
 
     /// One more request. There is room for it.
-    pub fn ask(&mut self, rng: &mut Rng, rig: &mut Rig, now: Time) {
+    pub fn ask(&mut self, rng: &mut Rng, excuse: Excuse, rig: &mut Rig, now: Time) {
         let key = rng.below(self.names);
         let durable = rng.one_in(8);
         match rng.below(100) {
@@ -151,9 +172,9 @@ impl Host {
                 self.put(key, SHORTEST + rng.below(most - SHORTEST + 1), durable, rig, now);
             }
             50..62 => self.delete(key, durable, rig, now),
-            62..92 if self.kinds.one_in(6) => self.exists(key, rig),
-            62..92 => self.get(key, rig),
-            92..94 => self.list(rig),
+            62..92 if self.kinds.one_in(6) => self.exists(key, excuse.unread, rig),
+            62..92 => self.get(key, excuse.unread, rig),
+            92..94 => self.list(excuse.unread, rig),
             _ => self.flush(rig),
         }
     }
@@ -161,7 +182,7 @@ impl Host {
     /// Listings under way may see a write that is asked for now.
     fn tell_listings(&mut self, key: u64, is_there: bool) {
         for open in self.open.iter_mut().flatten() {
-            if let Open::List(listing) = open {
+            if let Open::List(listing, _) = open {
                 let (stays, comes) = &mut listing.there[key as usize];
                 (*stays, *comes) = (*stays && is_there, *comes || is_there);
             }
@@ -204,30 +225,31 @@ impl Host {
         self.send(KvOp::Delete, durable, (name(key), 0, Buffer::empty()), open, rig);
     }
 
-    fn get(&mut self, key: u64, rig: &mut Rig) {
+    fn get(&mut self, key: u64, unread: u64, rig: &mut Rig) {
         let number = self.model.number();
         let lens = self.model.before(key, number).flatten().map(|(_, len)| len);
         let room = lens.max().map_or(64, |len| self.shape().stored(LONGEST_NAME, len));
         let value = Buffer::zeroed(room).expect("memory for a value");
         rig.counts.reads += 1;
-        self.send(KvOp::Get, false, (name(key), 0, value), Open::Get { key, number, room }, rig);
+        let open = Open::Get { key, number, room, unread };
+        self.send(KvOp::Get, false, (name(key), 0, value), open, rig);
     }
 
-    fn exists(&mut self, key: u64, rig: &mut Rig) {
+    fn exists(&mut self, key: u64, unread: u64, rig: &mut Rig) {
         let number = self.model.number();
         let asked = (name(key), 0, Buffer::empty());
         rig.counts.reads += 1;
-        self.send(KvOp::Exists, false, asked, Open::Exists { key, number }, rig);
+        self.send(KvOp::Exists, false, asked, Open::Exists { key, number, unread }, rig);
     }
 
     /// From any key on, or of all.
-    fn list(&mut self, rig: &mut Rig) {
+    fn list(&mut self, unread: u64, rig: &mut Rig) {
         let value = Buffer::zeroed(LISTED).expect("memory for keys");
         let there = (0..self.names).map(|key| self.model.since_ended(key)).collect();
         let any = self.kinds.below(self.names);
         let from = (self.kinds.below(2) == 0).then_some(any);
         let first = from.map_or(Buffer::empty(), name);
-        let open = Open::List(Listing { from, there });
+        let open = Open::List(Listing { from, there }, unread);
         self.send(KvOp::List, false, (first, 0, value), open, rig);
     }
 
@@ -271,13 +293,13 @@ impl Host {
                 let lacks = self.room.may_lack(taken);
                 self.wrote((key, number, durable), &done, (lacks, excuse), rig, now)
             }
-            Open::Get { .. } | Open::Exists { .. } | Open::List(_)
-                if excuse.unread && done.status == Status::KEY_UNRECOVERED =>
+            Open::Get { unread, .. } | Open::Exists { unread, .. } | Open::List(_, unread)
+                if excuse.has_reason(unread) && done.status == Status::KEY_UNRECOVERED =>
             {
                 rig.counts.errors += 1;
                 Ok(())
             }
-            Open::Get { key, number, room } => {
+            Open::Get { key, number, room, .. } => {
                 let seen = self.seen(key, room, &done, rig)?;
                 if self.model.before(key, number).any(|expected| seen == expected) {
                     return Ok(());
@@ -285,7 +307,7 @@ impl Host {
                 let expected: Vec<Value> = self.model.before(key, number).collect();
                 Err(wrong(Some(key), format!("a get gives {seen:?}, and it is {expected:?}")))
             }
-            Open::Exists { key, number } => {
+            Open::Exists { key, number, .. } => {
                 let len = match done.status {
                     Status::KEY_NOT_FOUND => None,
                     status if is_done(status) => Some(done.len),
@@ -303,7 +325,7 @@ impl Host {
                     format!("it is said to have {len:?} bytes, and is {expected:?}"),
                 ))
             }
-            Open::List(listing) if is_done(done.status) => {
+            Open::List(listing, _) if is_done(done.status) => {
                 let is_whole = done.len as usize + 1 + LONGEST_NAME <= LISTED;
                 let keys = names(&done);
                 let checked = listing.check(&keys, is_whole, &self.order);
@@ -360,7 +382,7 @@ impl Host {
             // A delete has room, but where chunks are lost, or cannot be collected; so has a
             // put while values take little.
             Status::CAPACITY_EXCEEDED
-                if is_put && lacks_room || excuse.unread || excuse.unwritten =>
+                if is_put && lacks_room || excuse.is_unread() || excuse.unwritten =>
             {
                 rig.counts.errors += 1;
                 note(rig, now, key, || format!("{number} has no room"));
@@ -487,7 +509,7 @@ impl Host {
         site: &mut impl Site,
     ) -> Result<(), Violation> {
         let excuse = site.excuse();
-        if excuse.unread || excuse.unwritten {
+        if excuse.is_unread() || excuse.unwritten {
             return Ok(());
         }
         let words = format!("all was deleted, and values of {taken} bytes put of {:?}", self.room);
@@ -503,8 +525,9 @@ impl Host {
         site: &mut impl Site,
     ) -> Result<Option<KvDone>, Violation> {
         for _ in 0..TRIES {
+            let unread = site.excuse().unread;
             let done = site.act(request(KvOp::Get, name(key), std::mem::take(value)))?;
-            if done.status != Status::KEY_UNRECOVERED || !site.excuse().unread {
+            if done.status != Status::KEY_UNRECOVERED || !site.excuse().has_reason(unread) {
                 return Ok(Some(done));
             }
             *value = done.value;
@@ -514,8 +537,9 @@ impl Host {
 
     fn check_list(&mut self, site: &mut impl Site) -> Result<(), Violation> {
         let value = Buffer::zeroed(4096).expect("memory");
+        let unread = site.excuse().unread;
         let done = site.act(request(KvOp::List, Buffer::empty(), value))?;
-        if done.status == Status::KEY_UNRECOVERED && site.excuse().unread {
+        if done.status == Status::KEY_UNRECOVERED && site.excuse().has_reason(unread) {
             return Ok(());
         }
         let mut listed = names(&done);
@@ -532,4 +556,20 @@ impl Host {
 /// One request of a check.
 fn request(op: KvOp, key: Buffer, value: Buffer) -> KvReq {
     KvReq { id: 0, op, durable: false, key, len: 0, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_lost_explains_what_was_sent_before_that() {
+        let excuse = Excuse { unread: 7, before_power: 5, before_work: 5, unwritten: false };
+        assert!(excuse.is_unread() && excuse.has_reason(6));
+        assert!(!excuse.has_reason(7), "nothing failed since it was sent");
+        let in_start = Excuse { before_work: 6, ..excuse };
+        assert!(in_start.has_reason(7), "the start did without it");
+        let before = Excuse { before_power: 7, before_work: 7, ..excuse };
+        assert!(!before.is_unread() && !before.has_reason(7));
+    }
 }

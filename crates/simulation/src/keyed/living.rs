@@ -4,6 +4,8 @@ use port::{Port, Time};
 use targets::Kv;
 use workload::Rng;
 
+use super::host::Site;
+use super::may_refuse;
 use super::world::{Powered, World};
 use crate::drive::Drive;
 use crate::life::Living;
@@ -39,8 +41,8 @@ impl Living for World {
     fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
         assert!(self.powered.target.is_none(), "power comes after it went");
         let setup = &self.drive.setup;
-        let Powered { rig, target, now, unread_before, .. } = &mut self.powered;
-        *unread_before = rig.flash.struck().reads;
+        let Powered { rig, target, now, before_power, before_work, .. } = &mut self.powered;
+        *before_power = rig.flash.struck().reads;
         let (seed, troubles) = rig.power_up(setup, events);
         *now = Time::ZERO;
         let (flash, fresh) = (&rig.flash, rig.starts == 1);
@@ -48,7 +50,9 @@ impl Living for World {
         let below = Drive::new(powered, flash, &troubles, seed);
         let below = below.expect("the rules are for vector commands");
         let below = below.with_parity(setup.parity, flash).expect("a setup's width fits its drive");
-        match Kv::recover(below, self.drive.config, Time::ZERO) {
+        let started = Kv::recover(below, self.drive.config, Time::ZERO);
+        *before_work = rig.flash.struck().reads;
+        match started {
             _ if rig.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
             _ if rig.is_off() => Ok(rig.cut_in_start(*now, events)),
             Ok((started, at)) => {
@@ -57,7 +61,9 @@ impl Living for World {
                 self.host.started(*target.shape());
                 Ok(rig.started(at, || format!("power comes: {:?}", target.recovery())))
             }
-            Err(error) if rig.flash.struck().reads > *unread_before => Ok(rig.refused(*now, error)),
+            Err(error) if may_refuse(&error, *before_work > *before_power) => {
+                Ok(rig.refused(*now, error))
+            }
             Err(error) => Err(wrong(None, format!("recovery failed: {error}"))),
         }
     }
@@ -87,8 +93,9 @@ impl Living for World {
     }
 
     fn ask(&mut self, rng: &mut Rng) -> Result<(), Violation> {
+        let excuse = self.powered.excuse();
         let Powered { rig, now, .. } = &mut self.powered;
-        self.host.ask(rng, rig, *now);
+        self.host.ask(rng, excuse, rig, *now);
         self.submit();
         if self.powered.rig.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) }
     }

@@ -1,5 +1,6 @@
 //! A key-value target over a drive, its power, and a host that remembers.
 
+use flash::Geometry;
 use port::{KvDone, KvReq, Port, Ring, Time};
 use targets::Kv;
 
@@ -24,8 +25,11 @@ pub(super) struct Powered {
     pub target: Option<Kv<Below>>,
     pub now: Time,
     pub done: Ring<KvDone>,
-    /// Blocks that could not be read before power came.
-    pub unread_before: u64,
+    /// Blocks that could not be read before power came, and before the start had ended.
+    pub before_power: u64,
+    pub before_work: u64,
+    /// What the target sees of the flash, where some of that may fail.
+    failing: Option<Geometry>,
 }
 
 impl World {
@@ -36,7 +40,9 @@ impl World {
             target: None,
             now: Time::ZERO,
             done: Ring::new(MOST_AT_ONCE),
-            unread_before: 0,
+            before_power: 0,
+            before_work: 0,
+            failing: (!drive.setup.troubles.is_none()).then(|| drive.setup.seen()),
         };
         let host = Host::new(drive.names, drive.most, drive.depth, drive.room, drive.config.seed);
         World { drive, host, powered }
@@ -74,9 +80,13 @@ impl Site for Powered {
 
     /// Chunks of which programs failed are lost.
     fn excuse(&self) -> Excuse {
-        let struck = self.rig.flash.struck();
-        let unwritten = struck.damage > 0 || struck.closed > 0;
-        Excuse { unread: struck.reads > self.unread_before, unwritten }
+        let Powered { before_power, before_work, ref rig, .. } = *self;
+        let hurt = |seen: &Geometry| {
+            let mut all = seen.pus_channels_first();
+            all.any(|pu| rig.flash.hurt(pu, 0..seen.chunks()) > 0)
+        };
+        let unwritten = self.failing.as_ref().is_some_and(hurt);
+        Excuse { unread: rig.flash.struck().reads, before_power, before_work, unwritten }
     }
 
     fn act(&mut self, req: KvReq) -> Result<KvDone, Violation> {

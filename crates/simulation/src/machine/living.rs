@@ -51,13 +51,14 @@ impl Living for Machine {
         self.free.clear();
         self.free.extend((0..MOST_AT_ONCE).rev());
         let fresh = !std::mem::replace(&mut self.used, true);
-        self.keys_struck = false;
         self.has_map = fresh;
         let before = self.rig.flash.struck();
         let below = (&self.rig.flash, self.battery.as_ref());
         let started = Stack::start(&self.setup, below, fresh, &troubles, seed);
         self.take_strikes();
-        self.start_struck = self.rig.flash.struck().reads > before.reads;
+        let after = self.rig.flash.struck();
+        self.start_struck = after.reads > before.reads;
+        self.keys_unread = (before.keys, after.keys);
         match started {
             Ok((stack, now)) => {
                 let broken = match self.broken {

@@ -5,6 +5,7 @@ use port::BlockOp;
 use workload::Rng;
 
 use super::world::{Stage, World};
+use crate::keyed::host::Site;
 use crate::life::Living;
 use crate::machine::{Ask, Machine, Violation};
 use crate::rig::Rig;
@@ -86,8 +87,8 @@ impl Living for World {
         let by_key = self.stage == Stage::Serves && self.keys.under_way() < self.keys.depth;
         let has_room = self.machine.under_way() < self.machine.depth();
         if by_key && (!has_room || rng.one_in(2)) {
-            let now = self.machine.now();
-            self.keys.ask(rng, &mut self.machine.rig, now);
+            let (excuse, now) = (self.machine.excuse(), self.machine.now());
+            self.keys.ask(rng, excuse, &mut self.machine.rig, now);
             self.submit();
         } else if has_room {
             self.machine.ask(rng)?;

@@ -13,6 +13,7 @@ use targets::{Kv, KvTenant, Pblk, PblkConfig};
 use thiserror::Error;
 
 use super::Shares;
+use crate::keyed;
 use crate::power::Flash;
 use crate::setup::Setup;
 use crate::species::{Lower, Refusal, Subject};
@@ -123,10 +124,8 @@ impl Subject for Tenants {
             CreateError::Target(NoTenant::Blocks(n, why)) => {
                 shares.part(&refusal.setup.geometry, *n).may_refuse(why, refusal)
             }
-            CreateError::Target(NoTenant::Keys(KvError::Damaged { .. } | KvError::Checkpoint)) => {
-                refusal.keys_unread
-            }
-            CreateError::Target(NoTenant::Keys(_)) | CreateError::Media(_) => false,
+            CreateError::Target(NoTenant::Keys(why)) => keyed::may_refuse(why, refusal.keys_unread),
+            CreateError::Media(_) => false,
         }
     }
 

@@ -173,7 +173,8 @@ fn excuse(machine: &Machine) -> Excuse {
     let hurt = |pu| flash.hurt(pu, shares.keys.chunks.clone()) > 0;
     let unwritten =
         !machine.setup.troubles.is_none() && shares.pus_of_keys(geometry).into_iter().any(hurt);
-    Excuse { unread: machine.keys_struck, unwritten }
+    let (before_power, before_work) = machine.keys_unread;
+    Excuse { unread: flash.struck().keys, before_power, before_work, unwritten }
 }
 
 impl Site for Machine {
