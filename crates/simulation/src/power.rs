@@ -216,6 +216,7 @@ impl Flash {
                 let (damage, detected) = medium.struck();
                 Struck { damage, detected, ..remains.struck }
             }
+            Store::Cached(medium) => Struck { damage: medium.struck().sum(), ..remains.struck },
             _ => remains.struck,
         }
     }

@@ -1,6 +1,6 @@
 //! The media that hold a life's bytes.
 
-use faults::{CachedMedium, CheckedMedium, PowerCut};
+use faults::{CachedMedium, CheckedMedium, FaultyMedium, PowerCut};
 use flash::{Chunk, Medium, Moved, Ppa, RamMedium};
 use port::OutOfMemory;
 
@@ -13,8 +13,9 @@ use crate::setup::Setup;
 pub(crate) enum Store {
     /// Durable at once.
     Ram(RamMedium),
-    /// Durable when it was flushed: a cut keeps any part of the rest.
-    Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
+    /// Durable when it was flushed: a cut keeps any part of the rest. What is given to it may
+    /// be refused.
+    Cached(Box<FaultyMedium<CheckedMedium<CachedMedium<RamMedium>>>>),
     /// Durable at once, and damaged now and then.
     Damaged(Box<Damaged>),
     /// In a drive file, durable when it was flushed.
@@ -41,14 +42,15 @@ impl Store {
         let geometry = &setup.geometry;
         let ram = RamMedium::new(geometry, setup.kept)?;
         let damage = &setup.troubles.damage;
+        if setup.troubles.cached {
+            let cache = CheckedMedium::new(geometry, CachedMedium::new(geometry, ram)?)?;
+            let faulty = FaultyMedium::new(geometry, cache, damage, seed);
+            return Ok(Store::Cached(Box::new(faulty.expect("the rules are for media"))));
+        }
         if !damage.is_empty() {
             return Ok(Store::Damaged(Box::new(Damaged::new(setup, ram, damage, seed)?)));
         }
-        if !setup.troubles.cached {
-            return Ok(Store::Ram(ram));
-        }
-        let cache = CachedMedium::new(geometry, ram)?;
-        Ok(Store::Cached(Box::new(CheckedMedium::new(geometry, cache)?)))
+        Ok(Store::Ram(ram))
     }
 
     /// Whether it takes nothing more, so that the host stops.
