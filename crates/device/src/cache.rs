@@ -20,6 +20,8 @@ use port::story::Wanted;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Port, Ring};
 use port::{Shape, Slots, Stories, Story, Time, random};
 
+use crate::mutation::{self, Mutation};
+
 /// Lines of a set.
 const WAYS: usize = 8;
 /// Lines that are read ahead at once.
@@ -234,7 +236,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
     /// was taken, and nothing changes.
     fn is_as_read(&mut self, number: u64, stamp: u32) -> bool {
         let now = self.stamp(number);
-        now.inside == 0 && now.changes == stamp
+        (now.inside == 0 && now.changes == stamp) || mutation::is(Mutation::KeepChanged)
     }
 
     /// What these bytes are begins to change, or has changed: they are there no more.

@@ -22,6 +22,7 @@ pub mod hosted;
 mod lending;
 pub mod link;
 mod list;
+pub mod mutation;
 pub mod notices;
 mod opened;
 pub mod power;

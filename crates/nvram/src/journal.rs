@@ -16,6 +16,7 @@ use port::BlockOp;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::entry::{ENTRY_BYTES, Entry};
+use crate::mutation::{self, Mutation};
 use crate::state::{STATE_BYTES, State};
 use crate::{JournalError, NonVolatile};
 
@@ -98,7 +99,8 @@ impl<N: NonVolatile> Journal<N> {
     /// Opens the journal in a store, to be read from its head on.
     pub fn open(mut store: N) -> Result<Journal<N>, JournalError> {
         let state = read_state(&mut store)?;
-        let (free, end) = (state.head, state.tail);
+        let behind = if mutation::is(Mutation::ReplayOlder) { state.bytes / 2 } else { 0 };
+        let (free, end) = (state.head, state.tail + behind / 64 * 64);
         Ok(Journal { store, state, free, end, writes: 1, durable: 0, syncing: None })
     }
 
@@ -123,7 +125,7 @@ impl<N: NonVolatile> Journal<N> {
     ) -> Result<Option<Entry>, JournalError> {
         match self.look(at, data)? {
             Ok(entry) => Ok(Some(entry)),
-            Err(_) if self.may_be_gone(at) => Ok(None),
+            Err(_) if self.may_be_gone(at) || mutation::is(Mutation::ReplayOlder) => Ok(None),
             Err(what) => {
                 let offset = AREA_START + at % self.state.bytes;
                 Err(JournalError::Entry { offset, what, is_synced: at < self.state.synced })

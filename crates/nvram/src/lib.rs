@@ -20,6 +20,7 @@ mod busy;
 mod entry;
 mod error;
 mod journal;
+pub mod mutation;
 mod protected;
 mod start;
 mod state;

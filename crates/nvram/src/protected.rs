@@ -38,6 +38,7 @@ use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Slots, Status, Time}
 
 use self::reclaim::{Failed, Reclaim};
 use crate::busy::Busy;
+use crate::mutation::{self, Mutation};
 use crate::{Fill, Journal, JournalError, NonVolatile};
 
 /// The number of a flush of our own.
@@ -397,7 +398,7 @@ where
     /// in the journal. Says whether the port below took all.
     #[inline]
     fn send_down(&mut self) -> bool {
-        if self.journal.is_open() {
+        if self.journal.is_open() && !mutation::is(Mutation::AnswerUncommitted) {
             if self.broken.is_none()
                 && let Err(e) = self.journal.commit()
             {

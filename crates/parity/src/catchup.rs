@@ -15,6 +15,7 @@ use flash::TAG_BYTES;
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots, Status, Whose};
 
 use crate::commands::Cookie;
+use crate::mutation::{self, Mutation};
 use crate::parity::Parity;
 use crate::reads::Plan;
 use crate::superblock::Stored;
@@ -216,7 +217,8 @@ impl<D: OpenChannel> Parity<D> {
         if !matches!(done.status, Status::SUCCESS | Status::HIGH_ECC) {
             self.lanes[lane].give(done.buffer);
             at.failed += 1;
-            if is_read && at.failed < TRIES {
+            let tries = if mutation::is(Mutation::GiveUpAtOnce) { 1 } else { TRIES };
+            if is_read && at.failed < tries {
                 return self.catch_up(lane, at);
             }
             self.lanes.give(lane);

@@ -11,6 +11,7 @@ mod catchup;
 mod commands;
 mod error;
 mod layout;
+pub mod mutation;
 mod parity;
 mod reads;
 mod resets;

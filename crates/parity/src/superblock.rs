@@ -19,6 +19,7 @@ use device::OpenChannel;
 use flash::{Chunk, ChunkState, FailedRun, MAX_ROW_BLOCKS};
 
 use crate::layout::Layout;
+use crate::mutation::{self, Mutation};
 
 /// No open slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -195,6 +196,9 @@ impl<D: OpenChannel> Members<'_, D> {
     /// other members.
     pub fn can_rebuild(&self, block: u32) -> bool {
         let (_, own, below) = self.layout.place(block);
+        if mutation::is(Mutation::ForgetTaken) && self.chunk(own).failed_of(below, 1) != 0 {
+            return false;
+        }
         (0..self.layout.width).filter(|&of| of != own).all(|of| {
             let chunk = self.chunk(of);
             chunk.state != ChunkState::Offline

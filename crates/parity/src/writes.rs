@@ -12,6 +12,7 @@ use flash::{BlockBits, ChunkState, Ppa, block_bits};
 use port::{Status, Whose};
 
 use crate::commands::{Cookie, address, fill};
+use crate::mutation::{self, Mutation};
 use crate::parity::Parity;
 use crate::superblock::{NONE, Stored};
 
@@ -279,7 +280,10 @@ impl<D: OpenChannel> Parity<D> {
             let row = self.layout.row;
             let ppa = self.layout.at(self.layout.parity_chunk(sb), stripe.number * row);
             let (op, content, count) = (VectorOp::Write, stripe.content(), row as u8);
-            let buffer = std::mem::take(&mut stripe.sum);
+            let mut buffer = std::mem::take(&mut stripe.sum);
+            if mutation::is(Mutation::WrongParity) {
+                buffer.bytes_mut()[0] ^= 1;
+            }
             debug_assert_eq!(buffer.len() % (row as usize), 0);
             let whose = stripe.owner.map_or(Whose::User, |owner| self.commands[owner].cmd.whose);
             let cmd = VectorCmd { whose, ..VectorCmd::new(0, op, content, (ppa, count), buffer) };

@@ -13,6 +13,7 @@ pub mod block;
 pub mod buffer;
 pub mod kv;
 pub mod lazy;
+mod mutation;
 mod numbered;
 mod places;
 mod port;

@@ -50,6 +50,12 @@ pub enum Break {
     RotBit,
     /// The drive file breaks its order of writing.
     File(drivefile::mutation::Mutation),
+    /// Parity breaks a promise.
+    Parity(parity::mutation::Mutation),
+    /// The read cache does.
+    ReadCache(device::mutation::Mutation),
+    /// The protected cache does.
+    Protected(nvram::mutation::Mutation),
     /// The target itself breaks a promise.
     Inside(Mutation),
     /// In the block layer.
@@ -92,6 +98,9 @@ impl Break {
         let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
         let blocks = blocks.chain(drivefile::mutation::Mutation::ALL.map(Break::File));
         let blocks = blocks.chain(drivefile::mutation::Mutation::FAILING.map(Break::File));
+        let blocks = blocks.chain(parity::mutation::Mutation::ALL.map(Break::Parity));
+        let blocks = blocks.chain(device::mutation::Mutation::ALL.map(Break::ReadCache));
+        let blocks = blocks.chain(nvram::mutation::Mutation::ALL.map(Break::Protected));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
         let blocks = blocks.chain(BatchBreak::all().map(Break::Batch));
         let blocks = blocks.chain(keyed::breaks().map(Break::Keyed));
@@ -270,6 +279,22 @@ fn is_simulated(file: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::life::live_with_blocks;
+    use crate::plan::{Over, Plan};
+    use crate::setup::Setup;
+
+    /// Else it would not be the break that they show.
+    #[test]
+    fn lives_that_show_breaks_of_parity_keep_the_contract_without() {
+        for broken in parity::mutation::Mutation::ALL {
+            for seed in 0..120 {
+                let over = Some(Over::Blocks);
+                let plan = Plan { seed, cycles: 8, broken: None, traced: None, over };
+                let outcome = live_with_blocks(&plan, Setup::to_rebuild(seed, broken));
+                assert_eq!(outcome.violation, None, "{broken:?}, seed {seed}");
+            }
+        }
+    }
 
     #[test]
     fn the_simulators_files_are_not_what_it_simulates() {

@@ -5,7 +5,6 @@
 //! here, but reads and programs of some drives with parity; so no request may fail but for
 //! want of room. What the target does with other faults its own tests look at.
 
-use faults::{Access, FaultRule, MediumFault, MediumRule, Operation, Trigger};
 use flash::{Dimensions, Geometry};
 use targets::kv::mutation::Mutation;
 use targets::kv::{KvConfig, KvError, reserve_chunks};
@@ -132,17 +131,11 @@ fn take_parity(setup: &mut Setup, seed: u64) -> u32 {
     }
     setup.parity = 3 + rng.below(2) as u32;
     if rng.below(2) == 0 {
-        let fault = MediumFault::Fail { on: Access::Program, permanent: false };
-        let trigger = Trigger { probability: rng.one_of(&[2e-3, 2e-4]), ..Trigger::default() };
-        setup.troubles.damage.push(MediumRule { fault, trigger });
+        setup.troubles.fail_programs(rng.one_of(&[2e-3, 2e-4]));
     }
     let mut rng = Rng::new(seed, MEMBERS);
     if !setup.troubles.cached && rng.below(2) == 0 {
-        let trigger =
-            Trigger { probability: rng.one_of(&[3e-2, 1e-2, 1e-3]), ..Trigger::default() };
-        let (operation, permanent) = (Operation::Read, rng.below(3) == 0);
-        let rule = FaultRule { operation, trigger, status: None, permanent, place: None };
-        setup.troubles.operations.push(rule);
+        setup.troubles.fail_reads(rng.one_of(&[3e-2, 1e-2, 1e-3]), rng.below(3) == 0);
     }
     setup.parity
 }

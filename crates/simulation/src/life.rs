@@ -60,6 +60,18 @@ pub(crate) fn live_with_blocks(plan: &Plan, setup: Setup) -> Outcome {
         Some(Break::Inside(mutation)) => Some(mutation),
         _ => None,
     });
+    parity::mutation::set(match plan.broken {
+        Some(Break::Parity(mutation)) => Some(mutation),
+        _ => None,
+    });
+    device::mutation::set(match plan.broken {
+        Some(Break::ReadCache(mutation)) => Some(mutation),
+        _ => None,
+    });
+    nvram::mutation::set(match plan.broken {
+        Some(Break::Protected(mutation)) => Some(mutation),
+        _ => None,
+    });
     live_with(plan, Machine::new(setup, plan.broken, plan.traced))
 }
 

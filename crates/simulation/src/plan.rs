@@ -68,7 +68,14 @@ impl Plan {
         // What is broken is found where nothing else goes wrong, and also where
         // other things do.
         let sound = self.broken.is_some() && self.seed.is_multiple_of(2);
-        let mut setup = if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) };
+        let mut setup = match self.broken {
+            Some(Break::Parity(mutation)) => Setup::to_rebuild(self.seed, mutation),
+            _ if sound => Setup::sound(self.seed),
+            _ => Setup::of(self.seed),
+        };
+        if matches!(self.broken, Some(Break::Protected(_))) {
+            setup.take_protection(self.seed);
+        }
         if matches!(self.broken, Some(Break::File(_))) {
             let (cached, on_disk, disk) = (true, true, true);
             setup.troubles = Troubles { cached, on_disk, disk, ..Troubles::default() };
@@ -77,7 +84,7 @@ impl Plan {
             setup.take_layers(self.seed);
         }
         if matches!(self.stack(), Over::Blocks | Over::Layers) {
-            if !sound {
+            if !sound && !matches!(self.broken, Some(Break::Parity(_))) {
                 setup.take_member_faults(self.seed);
             }
             setup.take_size(self.seed);
@@ -85,7 +92,8 @@ impl Plan {
             setup.take_window(self.seed);
             setup.take_openings(self.seed);
             setup.take_units(self.seed);
-            setup.take_read_cache(self.seed);
+            let always = matches!(self.broken, Some(Break::ReadCache(_)));
+            setup.take_read_cache(self.seed, always);
         }
         setup
     }

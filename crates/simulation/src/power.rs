@@ -6,6 +6,7 @@
 //! bytes of several operations, between any two of them.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use device::{Device, OpenChannel, VectorCmd, VectorDone};
@@ -150,6 +151,12 @@ pub struct Remains {
     /// Where parity puts its blocks, and what it did not get or do since power came.
     superblocks: Option<Superblocks>,
     below: BelowParity,
+    /// By the first of their members, superblocks that there was reason to give up; and
+    /// chunks that were given up without one.
+    to_give_up: BTreeSet<usize>,
+    given_up: BTreeSet<usize>,
+    /// Rows that were to be put back so far, where some are not.
+    put_back: Option<u64>,
 }
 
 impl Remains {
@@ -193,6 +200,9 @@ impl Flash {
             failed: vec![false; geometry.chunk_slots()],
             superblocks: Superblocks::of(setup),
             below: BelowParity::default(),
+            put_back: setup.troubles.put_back.then_some(0),
+            to_give_up: BTreeSet::new(),
+            given_up: BTreeSet::new(),
         };
         let (remains, power) = (Rc::new(RefCell::new(remains)), Rc::new(Power::new()));
         Ok(Flash { remains, power, kept, cached, sound: broken.is_none() })
@@ -308,6 +318,7 @@ impl Medium for Flash {
         let moved = {
             let remains = &mut *self.remains.borrow_mut();
             match powered {
+                true if remains.fails_to_put_back(at) => Moved::Failed,
                 _ if !self.sound => {
                     remains.wrong.program(&mut remains.medium, powered, at, count, data, tags)
                 }
@@ -374,6 +385,7 @@ impl Medium for Flash {
             return;
         }
         let remains = &mut *self.remains.borrow_mut();
+        remains.note_given_up(chunk_index, chunk);
         if self.sound || !remains.wrong.forgets() {
             remains.chunks[chunk_index] = *chunk;
             remains.medium.describe(chunk_index, chunk);

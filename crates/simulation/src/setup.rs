@@ -3,6 +3,7 @@
 use device::LinkTiming;
 use flash::Timing;
 use flash::{Arbitration, Class, Dimensions, Geometry, MultiPlane, Queues, ReadCache, SlcCache};
+use parity::mutation::Mutation;
 use port::BLOCK_BYTES;
 use targets::pblk::LEAST_MAP_PAGES;
 use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
@@ -152,6 +153,11 @@ fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
 impl Setup {
     /// The setup of a seed.
     pub fn of(seed: u64) -> Setup {
+        Setup::draw(seed, false)
+    }
+
+    /// The same, with parity in any case.
+    fn draw(seed: u64, has_parity: bool) -> Setup {
         let mut rng = Rng::new(seed, 1);
         let rng = &mut rng;
         let whole = rng.below(8) == 0;
@@ -200,7 +206,10 @@ impl Setup {
             layers: None,
             shares: None,
         };
-        setup.take_parity(seed);
+        if has_parity {
+            setup.troubles = Troubles::default();
+        }
+        setup.take_parity(seed, has_parity);
         setup.take_nature(seed);
         setup.take_streams(seed);
         setup.take_queues(seed);
@@ -275,9 +284,9 @@ impl Setup {
 
     /// Some drives have a read cache, above what else there is but the block layer. Below
     /// submission queues no drive has one.
-    pub(crate) fn take_read_cache(&mut self, seed: u64) {
+    pub(crate) fn take_read_cache(&mut self, seed: u64, always: bool) {
         let mut rng = Rng::new(seed, READ_CACHE);
-        if rng.below(6) == 0 && !self.queues.is_on() {
+        if (rng.below(6) == 0 || always) && !self.queues.is_on() {
             self.read_cache = ReadCache {
                 size: rng.one_of(&[64 << 10, 256 << 10, 4 << 20]),
                 line: 4096 << rng.below(5),
@@ -387,6 +396,32 @@ impl Setup {
         setup
     }
 
+    /// The setup of a seed with parity, and just the faults below it that show what is
+    /// broken in it.
+    pub(crate) fn to_rebuild(seed: u64, broken: Mutation) -> Setup {
+        let mut setup = Setup::draw(seed, true);
+        (setup.timing.slc, setup.protected) = (SlcCache::default(), false);
+        match broken {
+            // A cut takes rows, and some of them cannot be put back.
+            Mutation::ForgetTaken => {
+                setup.troubles.cached = true;
+                setup.troubles.put_back = true;
+            }
+            Mutation::GiveUpAtOnce | Mutation::WrongParity => {
+                setup.troubles.fail_reads(3e-2, false)
+            }
+        }
+        setup
+    }
+
+    /// Puts a protected cache above the target.
+    pub(crate) fn take_protection(&mut self, seed: u64) {
+        (self.protected, self.queues) = (true, Queues::default());
+        if self.layers.is_some() {
+            self.take_layers(seed);
+        }
+    }
+
     /// Leaves out what wears out or damages, and what can never be read.
     pub(crate) fn leave_out_harm(&mut self) {
         (self.troubles.wear, self.timing.endurance) = (None, u32::MAX);
@@ -397,10 +432,10 @@ impl Setup {
 
     /// Some drives have parity: more units, as full as the drive was. Not where
     /// operations fail already: which do below parity, [`Setup::take_member_faults`] says.
-    fn take_parity(&mut self, seed: u64) {
+    fn take_parity(&mut self, seed: u64, always: bool) {
         let mut rng = Rng::new(seed, 12);
         let rng = &mut rng;
-        if rng.below(8) > 0 || !self.troubles.operations.is_empty() {
+        if (rng.below(8) > 0 && !always) || !self.troubles.operations.is_empty() {
             return;
         }
         let data_chunks = self.data_chunks;

@@ -42,6 +42,14 @@ impl Superblocks {
         self.members(self.upper.pu_index(above), self.number(&self.upper, above))
     }
 
+    /// The same of a member: it, and the others.
+    pub fn members_with(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        let at = self.lower.chunk_start(chunk);
+        let unit = self.units.iter().position(|&pu| pu == self.lower.pu_index(at));
+        let group = unit.expect("a unit") / self.width as usize;
+        self.members(self.above[group], self.number(&self.lower, at))
+    }
+
     /// Where a block is. Rows go round the members, from the one behind that with the parity.
     pub fn home(&self, above: Ppa) -> Ppa {
         let (data, row) = (self.width - 1, self.upper.row(above));
@@ -49,6 +57,13 @@ impl Superblocks {
         let chunk = self.members_of(above).nth(member as usize).expect("a member");
         let block = row / data * self.lower.row_blocks() + self.upper.in_row(above);
         Ppa(self.lower.chunk_start(chunk).0 + u64::from(block))
+    }
+
+    /// Whether a block below is parity.
+    pub fn is_parity(&self, below: Ppa) -> bool {
+        let own = self.lower.pu_index(below);
+        let at = self.units.iter().position(|&pu| pu == own).expect("a unit");
+        at as u32 % self.width == self.number(&self.lower, below) % self.width
     }
 
     /// The same block of all other members, of an address below.
@@ -92,6 +107,7 @@ mod tests {
                 .map(|(unit, block)| { geometry.ppa(unit, 0, 1, block) })
         );
         let others: Vec<Ppa> = all.others(home(0)).collect();
+        assert!(all.is_parity(geometry.ppa(1, 0, 1, 5)) && !all.is_parity(home(0)));
         assert_eq!(others, [0, 1, 3].map(|unit| geometry.ppa(unit, 0, 1, 0)));
         assert_eq!(all.members_of(above.ppa(0, 0, 1, 5)).count(), 4);
     }

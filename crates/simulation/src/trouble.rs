@@ -32,6 +32,9 @@ pub struct Troubles {
     pub on_disk: bool,
     /// That disk fails writes, is full or is away for a while, too.
     pub disk: bool,
+    /// Over a cache, below parity: of the rows that a cut took from under their parity every
+    /// second one cannot be put back.
+    pub put_back: bool,
     /// Something cannot be read for good, also after a restart: a drive may be
     /// lost.
     pub fatal: bool,
@@ -136,6 +139,7 @@ impl Troubles {
             && self.delays.is_empty()
             && self.wear.is_none()
             && self.damage.is_empty()
+            && !self.put_back
     }
 
     /// As rules, for a report.
@@ -186,9 +190,9 @@ impl Troubles {
     /// theirs fail, which they remember.
     pub(crate) fn fail_members(&mut self, rng: &mut Rng) {
         let kinds = 1 + rng.below(15);
-        let reads = with(rng.one_of(&[3e-2, 1e-2, 1e-3]));
+        let reads = rng.one_of(&[3e-2, 1e-2, 1e-3]);
         if kinds & 1 > 0 {
-            self.operations.push(fails(Operation::Read, reads, rng.below(3) == 0));
+            self.fail_reads(reads, rng.below(3) == 0);
         }
         let fail = |on| MediumFault::Fail { on, permanent: false };
         for (bit, fault, rates) in [
@@ -201,6 +205,17 @@ impl Troubles {
                 self.damage.push(MediumRule { fault, trigger });
             }
         }
+    }
+
+    /// Members do not give so many of their blocks, for this time or until the next start.
+    pub(crate) fn fail_reads(&mut self, probability: f64, permanent: bool) {
+        self.operations.push(fails(Operation::Read, with(probability), permanent));
+    }
+
+    /// So many programs of the medium fail, which the drive remembers.
+    pub(crate) fn fail_programs(&mut self, probability: f64) {
+        let fault = MediumFault::Fail { on: Access::Program, permanent: false };
+        self.damage.push(MediumRule { fault, trigger: with(probability) });
     }
 
     /// One block or two that can never be read.

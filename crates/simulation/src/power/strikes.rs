@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use device::VectorOp;
-use flash::{BlockBits, ChunkState, Medium, Moved, Ppa, TAG_BYTES, Tag};
+use flash::{BlockBits, Cause, Chunk, ChunkState, Medium, Moved, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, SECTOR_BYTES, Status};
 
 use super::{Flash, Remains};
@@ -82,6 +82,36 @@ impl Remains {
             }
         }
         None
+    }
+
+    /// Whether a program is one that puts a row back from under whose parity a cut took it,
+    /// and fails.
+    pub(super) fn fails_to_put_back(&mut self, at: Ppa) -> bool {
+        let (Some(superblocks), Some(all)) = (&self.superblocks, self.put_back) else {
+            return false;
+        };
+        let others_are_there = superblocks.others(at).all(|at| self.is_there(at));
+        let is_one = others_are_there && !superblocks.is_parity(at);
+        self.put_back = Some(all + u64::from(is_one));
+        is_one && all.is_multiple_of(2)
+    }
+
+    /// Parity gives up a chunk that it can write to only with a reason: a program or erase of
+    /// a member failed, or the superblock took no more writes.
+    pub(super) fn note_given_up(&mut self, index: usize, chunk: &Chunk) {
+        let Some(superblocks) = &self.superblocks else { return };
+        let is_retired = chunk.state == ChunkState::Offline && chunk.cause == Cause::Retired;
+        if !is_retired || self.chunks[index].state == ChunkState::Offline {
+            return;
+        }
+        let members: Vec<usize> = superblocks.members_with(index).collect();
+        let has_failed = |&member: &usize| {
+            let held = &self.chunks[member];
+            self.failed[member] || held.state == ChunkState::Offline || held.has_failed()
+        };
+        if !members.iter().any(has_failed) && !self.to_give_up.contains(&members[0]) {
+            self.given_up.insert(index);
+        }
     }
 
     /// The copy at `at` cannot be read by the target.
@@ -182,6 +212,7 @@ impl Flash {
         };
         if tries.iter().any(is_given_up) {
             remains.struck.closed += u64::from(remains.below.closed.insert(members[0]));
+            remains.to_give_up.insert(members[0]);
         }
     }
 
@@ -195,6 +226,9 @@ impl Flash {
     pub fn hurt(&self, pu: usize, numbers: Range<u32>) -> u32 {
         let remains = self.remains.borrow();
         let is_hurt = |chunk: usize| {
+            if remains.given_up.contains(&chunk) {
+                return false;
+            }
             let held = &remains.chunks[chunk];
             remains.failed[chunk] || held.state == ChunkState::Offline || held.has_failed()
         };
@@ -210,7 +244,7 @@ impl Flash {
 
 #[cfg(test)]
 mod tests {
-    use flash::{Chunk, Dimensions, FailedRun, Geometry};
+    use flash::{Dimensions, FailedRun, Geometry};
 
     use super::*;
     use crate::setup::Setup;
@@ -316,6 +350,27 @@ mod tests {
         assert!(!closed(&[(1, 0, 2), (1, 0, 2), (1, 0, 4)], 0), "another row");
         assert!(!closed(&[(1, 0, 2), (1, 0, 2), (2, 0, 2)], 0), "of another member");
         assert!(!closed(&[(1, 1, 2), (1, 1, 2), (1, 1, 2)], 0), "of another superblock");
+    }
+
+    #[test]
+    fn what_is_given_up_without_a_reason_is_not_hurt() {
+        let retired =
+            || Chunk { state: ChunkState::Offline, cause: Cause::Retired, ..Chunk::default() };
+        let (mut flash, setup) = flash([8; 3]);
+        describe(&mut flash, 0, retired());
+        assert_eq!(flash.hurt(0, 0..1), 0);
+        let (mut flash, _) = super::tests::flash([8; 3]);
+        (0..3).for_each(|_| fail(&flash, setup.geometry.ppa(1, 0, 0, 2), 1));
+        flash.note_closed(setup.seen().ppa(0, 0, 0, 0), 0);
+        describe(&mut flash, 0, retired());
+        assert_eq!(flash.hurt(0, 0..1), 1, "it took no more writes");
+        let (mut flash, _) = super::tests::flash([8; 3]);
+        let mut chunk = Chunk { programmed: 8, ..Chunk::default() };
+        chunk.failed[0] = FailedRun::new(0, 2);
+        describe(&mut flash, 1, chunk);
+        describe(&mut flash, 0, retired());
+        describe(&mut flash, 1, Chunk::default());
+        assert_eq!(flash.hurt(0, 0..1), 1, "a program failed");
     }
 
     #[test]
