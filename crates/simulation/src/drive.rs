@@ -10,17 +10,12 @@ use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use faults::{DelayPort, FaultPort, WrongPort};
 use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
 use parity::ParityError;
-use port::{Port, Ring, Slots, Status, Time};
+use port::{Port, Ring, Time};
 
+use crate::noted::{DEPTH, Noted, Sent};
 use crate::power::{Flash, Power, Powered};
-use crate::rebuilt::Rebuilt;
+use crate::rebuilt::{self, Rebuilt};
 use crate::trouble::Troubles;
-
-/// Commands that may be on their way through the faults.
-pub(crate) const DEPTH: usize = 256;
-
-/// Marks a command that has its number below already.
-pub(crate) const NUMBERED: u64 = 1 << 63;
 
 /// A drive, the faults in front of it, if there are any, and parity.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
@@ -33,33 +28,18 @@ pub enum Drive {
     Parity(Box<Rebuilt>),
 }
 
-/// A command on its way: its own number, and what it is about.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    cookie: u64,
-    op: VectorOp,
-    ppa: Ppa,
-}
-
-impl Default for Sent {
-    fn default() -> Sent {
-        Sent { cookie: 0, op: VectorOp::Flush, ppa: Ppa(0) }
-    }
-}
-
 /// Faults in front of a drive.
 pub struct Faulty {
-    below: DelayPort<Noted>,
+    below: DelayPort<Noted<FaultPort<Powered>>>,
     flash: Flash,
 }
 
-/// Operations that fail, of each of which note is taken when it does: when its
-/// late completion comes, what it concerned may be erased.
-struct Noted {
-    below: FaultPort<Powered>,
-    flash: Flash,
-    sent: Slots<Sent>,
-    down: Ring<VectorCmd>,
+/// An operation failed. Of that note is taken when it does: when its late completion comes,
+/// what it concerned may be erased.
+fn note(flash: &Flash, sent: &Sent, done: &VectorDone) {
+    let list = done.list.as_ref().filter(|_| sent.op != VectorOp::Copy);
+    let at = |i| list.map_or(Ppa(sent.ppa.0 + i as u64), |list| list.from[i]);
+    flash.note_failed(sent.op, at, done.status, done.failed);
 }
 
 impl Drive {
@@ -77,8 +57,7 @@ impl Drive {
             return Ok(Drive::Sound(drive));
         }
         let below = FaultPort::with_depth(drive, &troubles.operations, seed, DEPTH)?;
-        let (sent, down) = (Slots::new(DEPTH), Ring::new(DEPTH));
-        let below = Noted { below, flash: flash.clone(), sent, down };
+        let below = Noted::new(below, flash, note);
         let below = DelayPort::with_depth(below, &troubles.delays, seed, DEPTH)?;
         Ok(Drive::Faulty(Box::new(Faulty { below, flash: flash.clone() })))
     }
@@ -91,14 +70,14 @@ impl Drive {
         if width == 0 {
             return Ok(self);
         }
-        Ok(Drive::Parity(Box::new(Rebuilt::new(self, flash, width)?)))
+        Ok(Drive::Parity(Box::new(rebuilt::new(self, flash, width)?)))
     }
 
     fn powered(&self) -> &Powered {
         match self {
             Drive::Sound(drive) => drive,
-            Drive::Faulty(faulty) => faulty.below.below().below.below(),
-            Drive::Parity(parity) => parity.below().powered(),
+            Drive::Faulty(faulty) => faulty.below.below().below().below(),
+            Drive::Parity(parity) => parity.below().below().powered(),
         }
     }
 
@@ -112,7 +91,7 @@ impl Drive {
         match self {
             Drive::Sound(_) => 0,
             Drive::Faulty(faulty) => faulty.below.struck().sum(),
-            Drive::Parity(parity) => parity.below().delays(),
+            Drive::Parity(parity) => parity.below().below().delays(),
         }
     }
 
@@ -132,50 +111,6 @@ impl Faulty {
         if self.power().is_gone() {
             // What ends in the moment of the cut reaches nobody.
             while done.pop().is_some() {}
-        }
-    }
-}
-
-impl Port for Noted {
-    type Cmd = VectorCmd;
-    type Done = VectorDone;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
-        while self.sent.room() > 0
-            && self.down.room() > 0
-            && let Some(mut cmd) = cmds.pop()
-        {
-            let sent = Sent { cookie: cmd.cookie, op: cmd.op, ppa: cmd.ppa };
-            cmd.cookie = NUMBERED | u64::from(self.sent.take(sent));
-            self.down.put(|| cmd);
-        }
-        self.below.submit(now, &mut self.down);
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        self.below.next_event()
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        let before = done.len();
-        if !self.down.is_empty() {
-            self.below.submit(to, &mut self.down);
-        }
-        self.below.advance(to, done);
-        if self.flash.shared_power().is_gone() {
-            return;
-        }
-        for i in before..done.len() {
-            let one = done.get_mut(i).expect("it is in the ring");
-            let number = (one.cookie & !NUMBERED) as u32;
-            let Sent { cookie, op, ppa } = self.sent[number];
-            self.sent.give(number);
-            one.cookie = cookie;
-            if !one.status.is_ok() && one.status != Status::HIGH_ECC {
-                let list = one.list.as_ref().filter(|_| op != VectorOp::Copy);
-                let at = |i| list.map_or(Ppa(ppa.0 + i as u64), |list| list.from[i]);
-                self.flash.note_failed(op, at, one.status, one.failed);
-            }
         }
     }
 }
@@ -200,7 +135,7 @@ impl Port for Drive {
             Drive::Sound(drive) => drive.next_event(),
             Drive::Faulty(faulty) if faulty.power().is_gone() => None,
             Drive::Faulty(faulty) => faulty.below.next_event(),
-            Drive::Parity(parity) if parity.below().is_gone() => None,
+            Drive::Parity(parity) if parity.below().below().is_gone() => None,
             Drive::Parity(parity) => parity.next_event(),
         }
     }
@@ -211,7 +146,7 @@ impl Port for Drive {
             Drive::Sound(drive) => drive.advance(to, done),
             Drive::Faulty(faulty) if faulty.power().is_gone() => {}
             Drive::Faulty(faulty) => faulty.advance(to, done),
-            Drive::Parity(parity) if parity.below().is_gone() => {}
+            Drive::Parity(parity) if parity.below().below().is_gone() => {}
             Drive::Parity(parity) => parity.advance(to, done),
         }
     }
@@ -275,7 +210,7 @@ impl OpenChannel for Drive {
     fn take_notice(&mut self) -> Option<device::Notice> {
         match self {
             Drive::Sound(drive) => drive.take_notice(),
-            Drive::Faulty(faulty) => faulty.below.below_mut().below.take_notice(),
+            Drive::Faulty(faulty) => faulty.below.below_mut().below_mut().take_notice(),
             Drive::Parity(parity) => parity.take_notice(),
         }
     }

@@ -39,6 +39,7 @@ pub mod life;
 mod lives;
 pub mod machine;
 pub mod nature;
+mod noted;
 mod ondisk;
 pub mod plan;
 pub mod power;
