@@ -466,6 +466,10 @@ impl<'a, S: Read + Write> Patient<'a, S> {
         Patient { sock, waiter, until }
     }
 
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
     fn read_exact(&mut self, mut to: &mut [u8]) -> Result<(), ClientError> {
         while !to.is_empty() {
             match self.sock.read(to) {
@@ -478,7 +482,7 @@ impl<'a, S: Read + Write> Patient<'a, S> {
             if !(self.waiter.goes_on)() {
                 return Err(ClientError::Unopened);
             }
-            if !to.is_empty() && Instant::now() >= self.until {
+            if !to.is_empty() && self.is_late() {
                 let time = self.waiter.opening;
                 return Err(ClientError::Silent { time, outstanding: 0 });
             }
@@ -510,6 +514,10 @@ fn open<S: Read + Write>(sock: &mut Patient<'_, S>, name: &str) -> Result<Opened
     sock.sock.write_all(&out)?;
     let mut opened = Opened { bytes: 0, flags: 0, unit: 1, most: MAX_REQUEST };
     loop {
+        // What is always there at once never has a read wait.
+        if sock.is_late() {
+            return Err(ClientError::Protocol("its answers to one option have no end"));
+        }
         let mut head = [0; OptionReply::LEN];
         sock.read_exact(&mut head)?;
         let reply = OptionReply::parse(&head)

@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use exports::nbd::protocol::*;
-use exports::nbd::{Client, ClientError, ListenAddr, ListenError, Server};
+use exports::nbd::{Client, ClientError, ListenAddr, ListenError, Server, Waiter};
 
 use super::ram::Ram;
 use super::{SHAPE, serve, socket};
@@ -122,6 +124,28 @@ fn the_client_is_told_why_it_is_refused() {
     });
     let nowhere = ListenAddr::Unix("/nonexistent/socket".into());
     assert!(matches!(Client::connect(&nowhere), Err(ClientError::Connect { .. })));
+}
+
+/// A server that never comes to an end of what it tells of its export keeps nobody.
+#[test]
+fn a_server_that_talks_for_ever_is_given_up() {
+    let (_dir, path) = socket();
+    let listener = UnixListener::bind(&path).unwrap();
+    let talks = thread::spawn(move || {
+        let (mut sock, _) = listener.accept().unwrap();
+        sock.write_all(&greeting(FIXED_NEWSTYLE)).unwrap();
+        let info = OptionReply { option: OPT_GO, kind: REP_INFO, len: 12 }.to_bytes();
+        let all = [&info[..], &[0; 12]].concat().repeat(100);
+        while sock.write_all(&all).is_ok() {}
+    });
+    // Who waits for it would give up long after that.
+    let since = Instant::now();
+    let goes_on = Box::new(move || since.elapsed() < Duration::from_secs(60));
+    let waiter = Waiter { opening: Duration::from_millis(50), goes_on, ..Waiter::default() };
+    let error = Client::connect_with(&ListenAddr::Unix(path), "", waiter).err().unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, ClientError::Protocol(_)) && text.contains("no end"), "{text}");
+    talks.join().unwrap();
 }
 
 #[test]
