@@ -6,14 +6,23 @@
 //! journal share one opening: one of them would be told, and the other would
 //! take for durable what is lost. Here whoever syncs is told of an error that
 //! any of them met, from then on always. Nor is a file durable that somebody
-//! cuts, extends or deletes meanwhile: it will not be opened again.
+//! cuts, extends, deletes or writes over meanwhile: it will not be opened again.
+//!
+//! Who writes over the file, as one who copies another into it, writes over the
+//! pages of states, too. So each sync compares them with what was written there
+//! last. Between two syncs the drive itself leaves a part of them as it is: there
+//! what somebody else wrote is found, though the drive wrote after it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::file_io::is_unreadable;
+use crate::layout::{STATE_PAGES, TABLE_OFFSET};
 use crate::{FileIo, away};
+
+/// Bytes of the pages of states, which lie one behind the other, up to the descriptors.
+const STATES: usize = (TABLE_OFFSET - STATE_PAGES[0]) as usize;
 
 /// A storage of which all openers learn of each error of a sync.
 pub struct Guarded {
@@ -22,26 +31,88 @@ pub struct Guarded {
     bytes: AtomicU64,
     /// The first error; held while one syncs.
     failed: Mutex<Option<(io::ErrorKind, String)>>,
+    /// The pages of states, as they were written last; held while they are written or
+    /// compared. None before a session's first one, and after a write that failed.
+    states: Mutex<Option<Box<[u8; STATES]>>>,
 }
 
 impl Guarded {
     pub fn new(storage: Arc<dyn FileIo>) -> Guarded {
         // Where that is not told, each sync fails.
         let bytes = storage.bytes().unwrap_or(u64::MAX);
-        Guarded { storage, bytes: AtomicU64::new(bytes), failed: Mutex::new(None) }
+        let (bytes, failed) = (AtomicU64::new(bytes), Mutex::new(None));
+        Guarded { storage, bytes, failed, states: Mutex::new(None) }
     }
 
     /// Does what makes something durable, if all that was to be is.
     fn durably(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = locked(&self.failed);
         if let Some((kind, said)) = &*failed {
             return Err(io::Error::new(*kind, said.clone()));
         }
-        let synced = sync().and_then(|()| self.is_there());
+        let synced = sync().and_then(|()| self.is_there()).and_then(|()| self.has_its_states());
         if let Err(e) = &synced {
             *failed = Some((e.kind(), e.to_string()));
         }
         synced
+    }
+
+    /// Writes both at `offset`, one behind the other, with `write`; takes note of it where
+    /// they are states.
+    #[inline]
+    fn noted(
+        &self,
+        offset: u64,
+        (first, second): (&[u8], &[u8]),
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        match (STATE_PAGES[0]..TABLE_OFFSET).contains(&offset) {
+            true => self.note_states(offset, &[first, second].concat(), write),
+            false => write(),
+        }
+    }
+
+    fn note_states(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut states = locked(&self.states);
+        let known = states.take();
+        write()?;
+        *states = match known {
+            None => self.read_states().ok(),
+            Some(mut known) => {
+                let at = (offset - STATE_PAGES[0]) as usize;
+                known[at..at + bytes.len()].copy_from_slice(bytes);
+                Some(known)
+            }
+        };
+        Ok(())
+    }
+
+    fn read_states(&self) -> io::Result<Box<[u8; STATES]>> {
+        let mut found = Box::new([0; STATES]);
+        self.storage.read(STATE_PAGES[0], &mut found[..])?;
+        Ok(found)
+    }
+
+    /// Fails where somebody else has written over the states, and so over the file.
+    fn has_its_states(&self) -> io::Result<()> {
+        let states = locked(&self.states);
+        let Some(known) = &*states else { return Ok(()) };
+        match self.read_states() {
+            Ok(found) if found == *known => Ok(()),
+            // Nor does it say who wrote what.
+            Err(e) if is_unreadable(&e) => Ok(()),
+            Err(e) => Err(e),
+            Ok(_) => {
+                let text = "somebody wrote over the file, and what was on the drive is lost: end \
+                            this, and restore the file from a copy";
+                Err(io::Error::other(text))
+            }
+        }
     }
 
     /// What became of a write.
@@ -69,6 +140,11 @@ impl Guarded {
     }
 }
 
+/// What a panic elsewhere leaves is as good as before.
+fn locked<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl FileIo for Guarded {
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -80,17 +156,20 @@ impl FileIo for Guarded {
 
     #[inline]
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.looked_at(offset, bytes.len(), self.storage.write(offset, bytes))
+        let written = self.noted(offset, (bytes, &[]), || self.storage.write(offset, bytes));
+        self.looked_at(offset, bytes.len(), written)
     }
 
     #[inline]
     fn write_both(&self, offset: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
-        let written = self.storage.write_both(offset, first, second);
+        let write = || self.storage.write_both(offset, first, second);
+        let written = self.noted(offset, (first, second), write);
         self.looked_at(offset, first.len() + second.len(), written)
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.durably(|| self.storage.write_durable(offset, bytes))
+        let write = || self.storage.write_durable(offset, bytes);
+        self.durably(|| self.noted(offset, (bytes, &[]), write))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -277,3 +277,48 @@ fn a_file_that_somebody_cuts_or_extends_is_not_durable() {
         assert!(drive.close().is_err());
     }
 }
+
+/// As long as it was, and yet another: what is copied into it, or nothing. However many syncs
+/// were before, and though one is under way, the next one that begins tells.
+#[test]
+fn a_file_that_somebody_writes_over_is_not_durable() {
+    for case in 0..16 {
+        let [empties, has_more, is_under_way, of_journal] = [1, 2, 4, 8].map(|bit| case & bit > 0);
+        let disk = Disk::default();
+        let (mut drive, mut area) = written(&disk);
+        let mut at = drive.header().geometry.chunk_start(2).0..;
+        let mut write = |drive: &mut DriveFile| {
+            let block = Block { number: 9, whole: false };
+            assert_eq!(program(drive, Ppa(at.next().unwrap()), &[block]), Moved::Done);
+        };
+        assert_eq!(drive.barrier(), Moved::Done);
+        let copy = disk.killed();
+        for _ in 0..1 + u32::from(has_more) {
+            write(&mut drive);
+            assert_eq!(drive.barrier(), Moved::Done);
+            assert!(syncs(&mut area));
+        }
+        if is_under_way {
+            drive.defer_syncs(3);
+            write(&mut drive);
+            assert_eq!(drive.barrier(), Moved::Pending);
+        }
+        disk.storage().write(0, &if empties { vec![0; copy.len()] } else { copy }).unwrap();
+        if of_journal {
+            assert!(!syncs(&mut area), "{case}");
+        }
+        let mut barrier = |drive: &mut DriveFile| {
+            write(drive);
+            loop {
+                match drive.barrier() {
+                    Moved::Pending => {}
+                    ended => return ended,
+                }
+            }
+        };
+        assert!(barrier(&mut drive) == Moved::Failed || barrier(&mut drive) == Moved::Failed);
+        let error = drive.error().unwrap().to_string();
+        assert!(error.contains("somebody wrote over the file"), "{case}: {error}");
+        assert!(drive.close().is_err());
+    }
+}
