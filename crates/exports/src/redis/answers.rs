@@ -5,7 +5,7 @@ use std::fmt::Write;
 use waiting::speculate::Token;
 
 use super::client::Client;
-use super::command::Command;
+use super::command::{self, Command};
 use super::glob::Pattern;
 use super::resp::{self, Args};
 use super::rope::Rope;
@@ -48,6 +48,9 @@ impl Serving<'_> {
                 b"setname" | b"setinfo" => resp::simple(out, "OK"),
                 _ => resp::error(out, "ERR unknown subcommand"),
             },
+            Command::Commands if args.len() == 2 && args.get(1).eq_ignore_ascii_case(b"count") => {
+                resp::int(out, command::COUNT as i64);
+            }
             // Clients that ask what commands there are manage without.
             _ => resp::array(out, 0),
         }

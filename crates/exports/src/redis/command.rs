@@ -135,6 +135,9 @@ const TABLE: &[(&str, i32, C, Keys, bool)] = &[
     ("CLIENT", -2, C::Client, Keys::None, false),
 ];
 
+/// How many there are, each name for itself.
+pub const COUNT: usize = TABLE.len();
+
 /// A command as it was looked up.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {

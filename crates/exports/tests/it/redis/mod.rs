@@ -483,6 +483,19 @@ fn many_connections_do_not_see_each_other() {
     }
 }
 
+/// What commands there are is not told, only how many.
+#[test]
+fn who_asks_for_the_commands_gets_none_and_who_asks_for_their_number_gets_one() {
+    let served = Served::new(Sync::Always, 16);
+    let mut client = served.connect();
+    for asked in ["COMMAND", "COMMAND DOCS", "command docs get"] {
+        assert_eq!(client.ask(asked), Reply::Array(Vec::new()), "{asked}");
+    }
+    let Reply::Int(all) = client.ask("COMMAND COUNT") else { panic!("a number") };
+    assert!(all > 30, "{all}");
+    assert_eq!(client.ask("command count"), Reply::Int(all));
+}
+
 /// Increments of one key by many are none lost, nor members of one set.
 #[test]
 fn one_key_is_changed_by_many() {
