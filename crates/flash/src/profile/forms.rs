@@ -126,7 +126,7 @@ pub(super) const CODEWORD: Form<u32> = Form {
 pub(super) const FLAG: Form<bool> =
     Form { takes: "true or false", read: |text| text.parse().ok(), show: bool::to_string };
 pub(super) const TIME: Form<u64> = Form {
-    takes: "a time with its unit, for example 75us (ns, us, ms, s)",
+    takes: "a time of at most 1000s with its unit, for example 75us (ns, us, ms, s)",
     read: quantity::time,
     show: |ns| quoted(&quantity::show_time(*ns)),
 };
@@ -138,7 +138,7 @@ pub(super) const WORK: Form<u64> = Form {
 };
 /// At most 64 page types, one of them at least.
 pub(super) const TIMES: Form<Vec<u64>> = Form {
-    takes: "a time for each page type, for example 75us or 60us/75us/110us",
+    takes: "a time of at most 1000s for each page type, for example 75us or 60us/75us/110us",
     read: |text| {
         let all: Option<Vec<u64>> = text.split('/').map(quantity::time).collect();
         all.filter(|all| all.len() <= 64)
@@ -150,7 +150,7 @@ pub(super) const TIMES: Form<Vec<u64>> = Form {
 };
 /// The same, or none.
 pub(super) const PARTIAL: Form<Vec<u64>> = Form {
-    takes: "a time for each page type, for example 30us or 30us/40us/50us, or none",
+    takes: "a time of at most 1000s for each page type, for example 30us or 30us/40us/50us, or none",
     read: |text| if text == "none" { Some(Vec::new()) } else { (TIMES.read)(text) },
     show: |times| if times.is_empty() { quoted("none") } else { (TIMES.show)(times) },
 };
@@ -250,7 +250,7 @@ pub(super) const WATTS: Form<u64> = Form {
 };
 
 pub(super) const PAUSE: Form<u64> = Form {
-    takes: "a time with its unit, for example 50ms (ns, us, ms, s), or none for never",
+    takes: "a time of at most 1000s with its unit, for example 50ms (ns, us, ms, s), or none for never",
     read: |text| match text {
         "none" => Some(0),
         text => quantity::time(text).filter(|&ns| ns > 0),
@@ -259,7 +259,7 @@ pub(super) const PAUSE: Form<u64> = Form {
 };
 /// Of one sleep state or several, and so the two that follow.
 pub(super) const PAUSES: Form<Vec<u64>> = Form {
-    takes: "1 to 4 rising times, for example 50ms or 50ms/1s, or none for never",
+    takes: "1 to 4 rising times of at most 1000s, for example 50ms or 50ms/1s, or none for never",
     read: |text| if text == "none" { Some(Vec::new()) } else { of_states(text, after) },
     show: |all| if all.is_empty() { quoted("none") } else { (TIMES.show)(all) },
 };

@@ -352,6 +352,17 @@ fn queues_that_cannot_be_are_refused() {
     }
 }
 
+/// Who asks for a longer time is told what is the longest.
+#[test]
+fn the_longest_time_is_named() {
+    let mut p = Profile::builtin("tlc").unwrap();
+    for key in ["erase", "read", "program", "read_partial", "sleep_after", "slc_idle"] {
+        p.set(key, "1000s").unwrap_or_else(|e| panic!("{key}: {e}"));
+        let err = p.set(key, "1000000000001ns").unwrap_err().to_string();
+        assert!(err.contains("at most 1000s"), "{key}: {err}");
+    }
+}
+
 /// One sleep state is written as ever, several as lists; what they cannot be together is
 /// named.
 #[test]
