@@ -220,6 +220,8 @@ pub enum Command {
                       ssdkit study all --quick --report studies.html")]
     Study(StudyArgs),
     /// Find out how far programs could go on while their I/O is under way.
+    #[command(after_help = "Examples:\n  ssdkit speculate potential -- sh -c \
+                      'gzip -c /bin/bash > /tmp/bash.gz'\n  ssdkit speculate strategies --quick")]
     Speculate(SpeculateArgs),
     /// Fit a profile to measurements of a drive.
     #[command(after_help = TWIN_EXAMPLES)]

@@ -30,7 +30,7 @@ mod served;
 
 use served::Served;
 
-/// What `ssdkit rules --help` ends with.
+/// What `ssdkit rules --help` ends with, and that of its commands.
 pub const EXAMPLES: &str = "\
 Examples:
   ssdkit rules check table1.rules
@@ -59,18 +59,25 @@ pub struct RulesArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum RulesCommand {
     /// Check a set as a drive does that installs it.
+    #[command(after_help = EXAMPLES)]
     Check(CheckArgs),
     /// Print a set in the one way in which it is written.
+    #[command(after_help = EXAMPLES)]
     Print(PrintArgs),
     /// Print a set that comes with the program, for a drive of so many units.
+    #[command(after_help = EXAMPLES)]
     Template(TemplateArgs),
     /// Print the set of a drive that is served with --control.
+    #[command(after_help = EXAMPLES)]
     List(ServedArgs),
     /// Tell how often each rule of a served drive matched.
+    #[command(after_help = EXAMPLES)]
     Counters(ServedArgs),
     /// Install a set in a served drive, between two of its requests.
+    #[command(after_help = EXAMPLES)]
     Install(InstallArgs),
     /// Tell which rule a request would hit, and why not those before it.
+    #[command(after_help = EXAMPLES)]
     Explain(Box<ExplainArgs>),
 }
 

@@ -16,7 +16,7 @@ use drive::error::Error;
 use drive::say::{harmless, say};
 use drive::spec::rules_to_tell;
 
-/// What `ssdkit target --help` ends with.
+/// What `ssdkit target --help` ends with, and that of its commands.
 pub const EXAMPLES: &str = "\
 Examples:
   ssdkit serve mem:tlc,size=1G,units=8/8 --nbd ./drive.sock --control ./control.sock
@@ -40,10 +40,13 @@ pub struct TargetArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum TargetCommand {
     /// Tell which targets there are, and what is nobody's.
+    #[command(after_help = EXAMPLES)]
     List(ListArgs),
     /// Make a target on what is nobody's, and export it.
+    #[command(after_help = EXAMPLES)]
     Create(CreateArgs),
     /// Remove a target with all that it holds.
+    #[command(after_help = EXAMPLES)]
     Remove(RemoveArgs),
 }
 
