@@ -120,6 +120,11 @@ impl OnDisk {
         let _ = self.file.take().map(DriveFile::close);
     }
 
+    /// Whether the disk has reason not to give the file: it refused something.
+    fn may_not_open(&self, error: &FileError) -> bool {
+        matches!(error, FileError::System { .. }) && self.disk.has_refused()
+    }
+
     /// Opens it after a cut; power may go in that.
     fn open(&mut self, rng: &mut Rng) -> Vec<Chunk> {
         for _ in 0..OPENINGS {
@@ -140,7 +145,7 @@ impl OnDisk {
                     self.file = Some(opened.medium);
                     return opened.chunks;
                 }
-                Err(FileError::System { .. }) if self.disk.has_refused() => {
+                Err(error) if self.may_not_open(&error) => {
                     self.counts.disk_away += u64::from(fuse.is_none());
                 }
                 Err(error) => panic!("a drive file that was only cut does not open: {error}"),
@@ -234,14 +239,21 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "was only cut")]
-    fn a_file_that_is_not_opened_for_no_reason_is_told() {
-        // Blocks of it are behind the end of the disk, which no disk that is back has.
+    fn a_file_does_not_open_on_a_disk_that_refuses() {
         let mut medium = new();
         medium.close();
-        let image = medium.disk.killed();
-        medium.disk = Disk::with(image[..4096].to_vec());
-        medium.open(&mut Rng(1));
+        let other = Disk::with(medium.disk.killed());
+        let fails = |disk: &Disk| {
+            disk.set_away(0..u64::MAX);
+            DriveFile::open_on(disk.storage(), false, false).err().unwrap()
+        };
+        let error = fails(&other);
+        assert!(matches!(error, FileError::System { .. }), "{error}");
+        assert!(!medium.may_not_open(&error), "its disk did all");
+        let error = fails(&medium.disk);
+        assert!(medium.may_not_open(&error));
+        medium.disk.kill();
+        assert!(!medium.may_not_open(&error), "that was before");
     }
 
     #[test]
