@@ -171,11 +171,14 @@ impl Site {
         Ok(false)
     }
 
-    /// Why a store or tree is not there. What only damage explains is nobody's
-    /// excuse.
+    /// Why a store or tree is not there: a failed operation of the drive, or a log that has no
+    /// room over segments that it cannot read, either of which needs a reason. What only damage
+    /// explains is nobody's excuse.
     fn refused(&self, error: Error) -> String {
         match error {
-            Error::Store(StoreError::Drive { .. }) => error.to_string(),
+            Error::Store(StoreError::Drive { .. } | StoreError::NoSpace { segments: 1.., .. }) => {
+                error.to_string()
+            }
             _ if self.rig.is_off() => error.to_string(),
             _ => panic!("a tree that was only cut does not open: {error}"),
         }

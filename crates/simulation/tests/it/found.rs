@@ -90,3 +90,9 @@ fn a_read_cache_keeps_nothing_that_changes() {
 fn collection_keeps_the_chunk_that_it_opens_where_few_are_free() {
     [2400, 3486, 3955].into_iter().for_each(|seed| goes_well_over(seed, Over::Keys));
 }
+
+/// Most segments of a log could not be read in a start, which had no room then.
+#[test]
+fn a_log_that_is_not_read_has_no_room() {
+    goes_well_over(1_800_402_246, Over::Trees);
+}
