@@ -1,6 +1,7 @@
 //! The options of `ssdkit serve`, parsed and checked.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use btree::StoreKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -172,6 +173,7 @@ impl ServeArgs {
         if self.client_memory.is_some_and(|bytes| bytes < CLIENT_MEMORY) {
             return refuse("--client-memory is less than 128M: raise it".into());
         }
+        self.has_no_address_twice()?;
         drive::memory::ask_clients(self.client_memory.unwrap_or(0))?;
         if self.redis.is_some() {
             crate::redis::check(self)?;
@@ -192,6 +194,35 @@ impl ServeArgs {
         }
     }
 
+    /// Refuses one address for two: the second would find the first one there.
+    fn has_no_address_twice(&self) -> Result<(), Error> {
+        let at = |address: &NbdAddress| match address {
+            NbdAddress::Unix(path) => Some(Place::Path(whole_path(Path::new(path)))),
+            // The system chooses a port of its own for each.
+            NbdAddress::Tcp(_, 0) => None,
+            NbdAddress::Tcp(host, port) => Some(Place::Port(format!("{host}:{port}"))),
+        };
+        let path = |path: &PathBuf| Some(Place::Path(whole_path(path)));
+        let port = |address: &metrics::Address| {
+            Some(address.to_string()).filter(|text| !text.ends_with(":0")).map(Place::Port)
+        };
+        let all = [
+            ("--nbd", self.nbd.as_ref().and_then(at)),
+            ("--redis", self.redis.as_ref().and_then(at)),
+            ("--channel", self.channel.as_ref().and_then(path)),
+            ("--control", self.control.as_ref().and_then(path)),
+            ("--metrics", self.metrics.as_ref().and_then(port)),
+        ];
+        for (i, (second, place)) in all.iter().enumerate().filter(|(_, (_, it))| it.is_some()) {
+            if let Some((first, _)) = all[..i].iter().find(|(_, other)| other == place) {
+                return Err(Error::Usage(format!(
+                    "{first} and {second} name one address: give each one of its own"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a drive that keeps so much can be served. By a channel alone any can: its
     /// clients are told what it keeps.
     pub fn check_kept(&self, store: Store) -> Result<(), Error> {
@@ -203,6 +234,23 @@ impl ServeArgs {
                 store.name()
             ))),
         }
+    }
+}
+
+/// Where something listens.
+#[derive(PartialEq)]
+enum Place {
+    Path(PathBuf),
+    Port(String),
+}
+
+/// A path as it is in whole, by whichever way it was named: the socket need not be there.
+fn whole_path(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")));
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.into(),
     }
 }
 
@@ -231,8 +279,6 @@ fn no_drive_file(spec: &StorageSpec) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use clap::Parser;
 
     use super::*;
@@ -254,6 +300,40 @@ mod tests {
         }
         assert!(told("2").is_none() && "channel:/c,linger=2s".parse::<DriveSpec>().is_err());
         assert!("channel:/c,linger=1s".parse::<DriveSpec>().is_ok());
+    }
+
+    #[test]
+    fn one_address_is_not_for_two() {
+        let place = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(place.path(), place.path().join("link")).unwrap();
+        let [a, b] = ["x.s", "link/x.s"].map(|name| place.path().join(name).display().to_string());
+        let told = |options: &[&str]| {
+            let line = [&["serve", "mem:tlc,size=64M"], options].concat();
+            let checked = Line::try_parse_from(line).unwrap().args.check();
+            checked.err().map(|e| (matches!(e, Error::Usage(_)), e.to_string()))
+        };
+        for options in [
+            ["--nbd", "x.s", "--channel", "x.s"],
+            ["--nbd", "x.s", "--channel", "./x.s"],
+            ["--nbd", &a, "--channel", &b],
+            ["--nbd", "x.s", "--control", "x.s"],
+            ["--channel", "x.s", "--control", "x.s"],
+            ["--nbd", "x.s", "--redis", "x.s"],
+            ["--nbd", "127.0.0.1:7001", "--redis", "127.0.0.1:7001"],
+            ["--nbd", "127.0.0.1:7001", "--metrics", "7001"],
+        ] {
+            let (is_usage, text) = told(&options).expect("it is refused");
+            let both = format!("{} and {} name one address", options[0], options[2]);
+            assert!(is_usage && text.contains(&both), "{options:?}: {text}");
+        }
+        for options in [
+            ["--nbd", "x.s", "--channel", "y.s"],
+            ["--nbd", &a, "--channel", "x.s"],
+            ["--nbd", "127.0.0.1:0", "--metrics", "0"],
+            ["--nbd", "127.0.0.1:7001", "--metrics", "7002"],
+        ] {
+            assert_eq!(told(&options), None, "{options:?}");
+        }
     }
 
     #[test]
