@@ -53,6 +53,7 @@ pub fn run(args: &TwinArgs, out: &mut dyn Write) -> Result<(), Error> {
     if let Some(path) = args.out.as_ref().filter(|path| !args.force && Path::new(path).exists()) {
         return Err(Error::Usage(format!("--out {path} is there: --force replaces it")));
     }
+    is_no_input(args)?;
     let mut watch = Watch::terminal(None)?;
     let fitted = fit(args, &mut watch);
     watch.end();
@@ -67,6 +68,21 @@ pub fn run(args: &TwinArgs, out: &mut dyn Write) -> Result<(), Error> {
         write!(out, "{}", report.to_text())?;
     }
     Ok(())
+}
+
+/// Refuses to write over what is read, whatever may be replaced.
+fn is_no_input(args: &TwinArgs) -> Result<(), Error> {
+    let Some(out) = &args.out else { return Ok(()) };
+    // One that is not there yet is none that is read.
+    let Ok(whole) = fs::canonicalize(out) else { return Ok(()) };
+    let read = args.files.iter().chain(&args.against).chain(&args.family);
+    let is_same = |path: &&String| fs::canonicalize(path).is_ok_and(|path| path == whole);
+    match read.into_iter().find(is_same) {
+        Some(path) => Err(Error::Usage(format!(
+            "--out {out} is {path}, which is read, and would be lost: take another name"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Fits. Gives the report and the fitted profile.

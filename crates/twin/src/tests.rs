@@ -63,6 +63,27 @@ fn a_planted_drive_is_found_and_its_file_is_a_profile() {
 }
 
 #[test]
+fn what_is_read_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = planted(folder.path());
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (other, family) = (at("other.csv"), at("family.toml"));
+    fs::copy(&file, &other).unwrap();
+    fs::write(&family, flash::Profile::builtin("ref").unwrap().to_toml()).unwrap();
+    std::os::unix::fs::symlink(&file, at("link")).unwrap();
+    for out in [&file, &other, &family, &at("link"), &at("./points.csv")] {
+        let before = fs::read(out).unwrap();
+        let line = format!(
+            "{file} --family {family} --fit read=20us..200us --evaluations 1 --against {other} \
+             --out {out} --force"
+        );
+        let told = run(&args(&line), &mut Vec::new()).unwrap_err().to_string();
+        assert!(told.contains("which is read"), "{told}");
+        assert_eq!(fs::read(out).unwrap(), before);
+    }
+}
+
+#[test]
 fn each_point_is_kept_back_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = planted(folder.path());
