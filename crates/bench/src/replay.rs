@@ -342,9 +342,18 @@ impl Replay {
     pub(crate) fn no_times(&self, played: &Played) -> Option<String> {
         let is_open = self.args.pace != Pace::Closed;
         (is_open && played.issued.0 > 1 && played.issued.1 == 0).then(|| {
-            "all requests of the trace have one time, so that they came at once, and latencies \
-             are of waiting for each other: take --pace closed"
-                .into()
+            let why = match played.trace.reader().counts().backwards {
+                0 => "all requests of the trace have one time".to_owned(),
+                n => format!(
+                    "no request of the trace is later than its first ({} earlier than the one \
+                     before)",
+                    units::exactly(n, "request")
+                ),
+            };
+            format!(
+                "{why}, so that they came at once, and latencies are of waiting for each other: \
+                 take --pace closed"
+            )
         })
     }
 }

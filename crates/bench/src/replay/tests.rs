@@ -275,6 +275,19 @@ fn a_trace_without_times_says_so() {
     assert!(told("") && !told("--pace closed"));
 }
 
+/// Of a trace whose times only go back no request is later than the first: that is what it is
+/// told as, and not as one of one time.
+#[test]
+fn a_trace_whose_times_go_back_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: String = (0..6).map(|n| format!("{},a,0,Write,0,4096,1\n", 5 - n % 2 * 4)).collect();
+    fs::write(dir.path().join("a.csv"), lines).unwrap();
+    let replay = replayed(dir.path(), &format!("a.csv {DRIVE}"));
+    let text = replay.warnings.join("\n");
+    assert!(text.contains("no request of the trace is later than its first (3 requests"), "{text}");
+    assert!(!text.contains("one time"), "{text}");
+}
+
 /// Lines of which few are wanted are the same as these alone, and somebody who stops it is
 /// heard among them.
 #[test]

@@ -72,7 +72,11 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
     let per = |n: f64| units::bytes_decimal(n);
     let (most_requests, most_bytes) = s.peak();
     let rate = s.per_second().map(|(n, bytes)| format!("{}/s, {}/s", units::count(n), per(bytes)));
-    line("mean rate", rate.unwrap_or_else(|| "none: all requests have one time".into()));
+    let none = match s.counts.backwards {
+        0 => "none: all requests have one time",
+        _ => "none: no request is later than the first",
+    };
+    line("mean rate", rate.unwrap_or_else(|| none.into()));
     let (requests, bytes) = (count(most_requests), per(most_bytes as f64));
     line("peak second", format!("{requests} requests; {bytes}"));
     if s.moved().requests > 0 {

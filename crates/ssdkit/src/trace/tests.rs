@@ -263,6 +263,21 @@ fn a_damaged_file_is_shown_up_to_the_damage_and_fails() {
     assert!(json["slowest"][0]["tag"].is_null());
 }
 
+/// What has no rate is told as what it is: requests of one time, or times that only go back.
+#[test]
+fn what_has_no_rate_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    for (times, why) in
+        [([5; 4], "all requests have one time"), ([5, 1, 5, 1], "later than the first")]
+    {
+        let lines = times.map(|at| format!("{at},a,0,Write,0,4096,1\n")).concat();
+        let path = dir.path().join("a.csv");
+        std::fs::write(&path, lines).unwrap();
+        let (text, end) = shown(&format!("ssdkit trace {}", path.display()), dir.path());
+        assert!(end.is_ok() && text.contains(why), "{text}");
+    }
+}
+
 #[test]
 fn what_is_no_trace_is_refused() {
     let dir = tempfile::tempdir().unwrap();
