@@ -3,10 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use nvram::advice;
 use port::OutOfMemory;
 use thiserror::Error;
-
-use crate::file_io::is_unreadable;
 
 /// A drive file that cannot be made, opened, written or read.
 #[derive(Clone, Debug, Error)]
@@ -192,23 +191,6 @@ impl FileError {
     /// The same, told as `reason`.
     pub(crate) fn refused(doing: &'static str, reason: String, source: &io::Error) -> FileError {
         FileError::System { doing, reason, kind: source.kind(), advice: advice(source) }
-    }
-}
-
-/// What to do about an error of the system.
-fn advice(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; make room on the file system, then try again"
-        }
-        io::ErrorKind::FileTooLarge => {
-            "; the file system or a limit (ulimit -f) allows no file of this size: raise that, or \
-             use another file system"
-        }
-        _ if is_unreadable(source) => {
-            "; the disk below the file failed: see what the system says of it (dmesg)"
-        }
-        _ => "",
     }
 }
 

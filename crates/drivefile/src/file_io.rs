@@ -67,8 +67,7 @@ pub trait FileIo: Send + Sync {
 /// damage of a place and nothing else: of all others the system says other things, or
 /// [`crate::guarded`] does.
 pub(crate) fn is_unreadable(e: &io::Error) -> bool {
-    let kinds = [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA];
-    Errno::from_io_error(e).is_some_and(|e| kinds.contains(&e))
+    nvram::is_of_the_disk(e)
 }
 
 /// Fills `bytes` from `offset` on: with zeros where the disk cannot read them, for those

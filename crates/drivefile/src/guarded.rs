@@ -30,7 +30,7 @@ pub struct Guarded {
     /// How long it is.
     bytes: AtomicU64,
     /// The first error; held while one syncs.
-    failed: Mutex<Option<(io::ErrorKind, String)>>,
+    failed: Mutex<Option<io::Error>>,
     /// The pages of states, as they were written last; held while they are written or
     /// compared. None before a session's first one, and after a write that failed.
     states: Mutex<Option<Box<[u8; STATES]>>>,
@@ -47,12 +47,12 @@ impl Guarded {
     /// Does what makes something durable, if all that was to be is.
     fn durably(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut failed = locked(&self.failed);
-        if let Some((kind, said)) = &*failed {
-            return Err(io::Error::new(*kind, said.clone()));
+        if let Some(error) = &*failed {
+            return Err(again(error));
         }
         let synced = sync().and_then(|()| self.is_there()).and_then(|()| self.has_its_states());
         if let Err(e) = &synced {
-            *failed = Some((e.kind(), e.to_string()));
+            *failed = Some(again(e));
         }
         synced
     }
@@ -140,6 +140,14 @@ impl Guarded {
     }
 }
 
+/// The same error for somebody else: what to do about it follows from its number, too.
+fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 /// What a panic elsewhere leaves is as good as before.
 fn locked<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
@@ -210,5 +218,20 @@ impl FileIo for Guarded {
 
     fn lasting_bytes(&self) -> io::Result<Option<u64>> {
         self.storage.lasting_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_told_of_an_error_is_told_the_same() {
+        let full = rustix::io::Errno::NOSPC.into();
+        for error in [rustix::io::Errno::IO.into(), full, io::Error::other("somebody")] {
+            let told = again(&again(&error));
+            assert_eq!((told.kind(), told.to_string()), (error.kind(), error.to_string()));
+            assert_eq!(nvram::advice(&told), nvram::advice(&error), "{error}");
+        }
     }
 }

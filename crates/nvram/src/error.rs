@@ -3,6 +3,7 @@
 use std::io;
 
 use port::OutOfMemory;
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// A journal that cannot be opened or written, or not be written again into the
@@ -71,7 +72,9 @@ const UNSYNCED: &str = "; or, if its disk refused writes since, open it when the
 impl JournalError {
     /// Whether the store had no room for what was to be written.
     pub fn is_full(&self) -> bool {
-        matches!(self, JournalError::Store { source, .. } if has_no_room(source))
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let JournalError::Store { source, .. } = self else { return false };
+        matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
     }
 
     pub(crate) fn store(doing: &'static str) -> impl FnOnce(io::Error) -> JournalError {
@@ -79,12 +82,46 @@ impl JournalError {
     }
 }
 
-fn has_no_room(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+/// Whether the disk below a file refuses: it cannot read what it has there, or failed.
+pub fn is_of_the_disk(error: &io::Error) -> bool {
+    let kinds = [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA];
+    Errno::from_io_error(error).is_some_and(|e| kinds.contains(&e))
 }
 
-/// What to do about an error of the store.
-fn advice(error: &io::Error) -> &'static str {
-    if has_no_room(error) { "; make room on the file system, then try again" } else { "" }
+/// What to do about an error of a file: of a store, or of the drive beside it.
+pub fn advice(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded => "; make room on the file system, then try again",
+        FileTooLarge => {
+            "; the file system or a limit (ulimit -f) allows no file of this size: raise that, or \
+             use another file system"
+        }
+        _ if is_of_the_disk(error) => {
+            "; the disk below the file failed: see what the system says of it (dmesg)"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What failed below a store is told with what to do, and a limit is no full disk.
+    #[test]
+    fn what_failed_below_a_store_is_told_with_what_to_do() {
+        for (errno, is_full, advice) in [
+            (Errno::NOSPC, true, "make room on the file system, then try again"),
+            (Errno::DQUOT, true, "make room on the file system, then try again"),
+            (Errno::FBIG, true, "ulimit -f"),
+            (Errno::IO, false, "the disk below the file failed"),
+        ] {
+            let error = JournalError::store("syncing")(errno.into());
+            assert_eq!(error.is_full(), is_full, "{error}");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+        let other = JournalError::store("syncing")(Errno::PERM.into()).to_string();
+        assert!(other.ends_with("(os error 1)"), "{other}");
+    }
 }

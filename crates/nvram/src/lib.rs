@@ -26,7 +26,7 @@ mod start;
 mod state;
 mod store;
 
-pub use error::JournalError;
+pub use error::{JournalError, advice, is_of_the_disk};
 pub use journal::{AREA_START, Fill, Journal, LEAST_BYTES, doubt, format, peek};
 pub use protected::{Counters, Protected};
 pub use start::Started;

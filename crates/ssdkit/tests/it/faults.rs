@@ -314,12 +314,17 @@ fn full_disk_below(cache: &str) {
 /// may be: neither is told as flash that gives way. False where that cannot be tried here.
 fn is_told_of_a_full_disk(at: &Path, line: &str) -> bool {
     let binary = env!("CARGO_BIN_EXE_ssdkit");
-    for (limit, why, advice) in [
-        ("", "No space left on device", "make room on the file system"),
-        ("ulimit -f 10000;", "File too large", "raise that"),
+    let limit = "ulimit -f 10000;";
+    let block = "the drive file: writing a block";
+    let state = "the protected cache: writing its state";
+    for (limit, cache, doing, why, advice) in [
+        ("", "volatile", block, "No space left on device", "make room on the file system"),
+        (limit, "volatile", block, "File too large", "raise that"),
+        // What is written first lies behind the drive.
+        (limit, "protected", state, "File too large", "raise that"),
     ] {
         let script = format!(
-            "cd disk && {binary} create a.ssd --profile tlc --size 64M > made && \
+            "cd disk && {binary} create a.ssd --profile tlc --size 64M --cache {cache} > made && \
              {{ {limit} {binary} {line}; }}"
         );
         let Some(mut command) = on_a_small_disk(at, &script) else { return false };
@@ -328,7 +333,7 @@ fn is_told_of_a_full_disk(at: &Path, line: &str) -> bool {
             [&out.stdout, &out.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         assert_eq!(out.status.code(), Some(1), "{line}: {error}");
         let all = format!("{told}{error}");
-        let cause = format!("ssd:./a.ssd: the drive file: writing a block: {why}");
+        let cause = format!("ssd:./a.ssd: {doing}: {why}");
         assert!(all.contains(&cause) && all.contains(advice), "{line}: {all}");
         let is_of_flash =
             |line: &str| line.contains("programs failed") || line.contains("gave way");
