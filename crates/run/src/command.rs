@@ -308,13 +308,11 @@ fn needs_all(config: &DriveConfig) -> Result<(), Error> {
 /// What is neither in memory nor a drive file.
 fn no_drive(spec: &DriveSpec) -> Error {
     match spec {
-        DriveSpec::Storage(storage) if !Path::new(&storage.path).exists() => {
-            Error::Failed(format!(
-                "{0}: there is no such file: make it with ssdkit create {0} --profile tlc --size \
+        DriveSpec::Storage(storage) if !Path::new(&storage.path).exists() => Error::Usage(format!(
+            "{0}: there is no such file: make it with ssdkit create {0} --profile tlc --size \
                  256M, or take a drive in memory (mem:tlc,size=256M)",
-                storage.path
-            ))
-        }
+            storage.path
+        )),
         spec => Error::Usage(format!(
             "{spec}: files are kept on mem: drives and drive files (ssdkit create): take one"
         )),

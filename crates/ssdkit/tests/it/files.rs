@@ -393,6 +393,45 @@ fn what_cannot_be_made_is_refused() {
     assert_eq!(fs::read(at.path("full")).unwrap(), b"not empty");
 }
 
+/// Whichever command is asked for a drive or a file that is not there, it says which, and that
+/// it was asked for what cannot be.
+#[test]
+fn what_is_not_there_is_told_alike_by_all() {
+    let at = Place::new();
+    fs::create_dir(at.path("map")).unwrap();
+    fs::write(at.path("job.fio"), "[a]\nrw=randread\nbs=4k\nsize=1m\n").unwrap();
+    fs::write(at.path("t.csv"), "128166372003061629,a,0,Write,0,8192,100\n").unwrap();
+    for line in [
+        "info nosuch",
+        "snapshot nosuch b",
+        "bench nosuch.ssd --rw randread",
+        "bench ssd:nosuch,copy=yes --rw randread",
+        "explain ssd:nosuch --rw randread",
+        "replay t.csv ./nosuch",
+        "replay nosuch mem:null,size=16M",
+        "fio job.fio --drive ./nosuch",
+        "fio nosuch --drive mem:null,size=16M",
+        "test iops ./nosuch --quick",
+        "serve ./nosuch --nbd sock",
+        "serve ssd:nosuch --redis sock",
+        "run --drive ./nosuch --map map -- true",
+        "run --drive ssd:nosuch --map map -- true",
+        "trace nosuch",
+        "compare nosuch nosuch",
+        "sweep nosuch",
+        "twin nosuch --family tlc",
+        "rules check nosuch",
+        "create a --profile nosuch.toml --size 16M",
+        "bench mem:tlc,size=16M --rw randread --faults nosuch",
+    ] {
+        let (code, text) = at.failure(line);
+        assert_eq!(code, 2, "{line}: {text}");
+        let words = ["no such file", "there is no drive file", "does not exist", "No such file"];
+        let is_told = words.iter().any(|words| text.contains(words));
+        assert!(is_told && text.contains("nosuch"), "{line}: {text}");
+    }
+}
+
 #[test]
 fn force_replaces_a_drive() {
     let at = Place::new();
