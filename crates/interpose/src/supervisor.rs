@@ -43,6 +43,8 @@ pub struct Ended {
     pub calls: u64,
     /// Effects that others could have seen, and that waited.
     pub held: Held,
+    /// Whether a signal asked for the end, while the program ran.
+    pub was_asked: bool,
 }
 
 /// Runs the program and tells the watcher what it does to the files of the tree, until all its
@@ -92,6 +94,7 @@ pub fn run(
         copies: HashMap::new(),
         seen: HashMap::new(),
         stopped: false,
+        was_asked: false,
         calls: 0,
     };
     let ended = supervisor.until_end(&signals);
@@ -272,6 +275,7 @@ struct Supervisor<'a> {
     /// Processes that said that they end, and when each began: numbers are given anew.
     seen: HashMap<u32, u64>,
     stopped: bool,
+    was_asked: bool,
     calls: u64,
 }
 
@@ -321,6 +325,7 @@ impl Supervisor<'_> {
             }
             if came.signal {
                 signals.forward(&self.main.process);
+                self.was_asked = true;
                 // What the program has left behind is not asked twice.
                 self.stopped |= self.main.code.is_some();
             }
@@ -463,7 +468,8 @@ impl Supervisor<'_> {
         let _ = calls::tell_mapped(&mut self.session);
         self.session.sweep(true);
         let code = self.main.code.unwrap_or(128 + libc::SIGKILL);
-        Ok(Ended { code, calls: self.calls, held: self.held.effects_held })
+        let (held, was_asked) = (self.held.effects_held, self.was_asked);
+        Ok(Ended { code, calls: self.calls, held, was_asked })
     }
 }
 

@@ -347,6 +347,10 @@ fn record(args: &CrashArgs, folder: &Path) -> Result<(Recorded, Vec<Event>), Err
     let recorder = watching.recorder;
     drop(program);
     let _ = shown.wait();
+    if ended.was_asked && ended.code != 0 && !args.any_exit {
+        let text = "stopped while the program ran: nothing is cut";
+        return Err(Error::Failed(text.to_owned()));
+    }
     let event = |event| match event {
         interpose::Event::Operation(operation) => Event::Operation(operation),
         interpose::Event::Output { stream, data } => Event::Output { stream, data },

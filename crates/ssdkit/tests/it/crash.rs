@@ -1,7 +1,9 @@
 //! Programs with one missing barrier each are found out, and those without are not.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// A program, the check that says what it promised, and what it begins with.
@@ -253,6 +255,29 @@ fn lines_of_two_lives_are_never_one() {
     let options = ["--lives", "3", "--states", "200"];
     let Some((code, report)) = crash("echo 0 > n", program, check, &options) else { return };
     assert!(code == 0 && report["broken"] == 0, "{report:#}");
+}
+
+/// Who stops it while its program runs is not told that the program failed.
+#[test]
+fn a_program_that_was_stopped_did_not_fail() {
+    if crash("true", "touch a", "true", &[]).is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let began = place.path().join("began");
+    let script = format!("touch a; touch {}; exec sleep 60", began.display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+    command.args(["crash", "--check", "true", "--", "sh", "-c", &script]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while !began.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let out = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("stopped while the program ran"), "{text}");
+    assert!(!text.contains("--any-exit"), "{text}");
 }
 
 #[test]
