@@ -342,7 +342,8 @@ impl<'s, 'a> Session<'s, 'a> {
 
     /// A run that counts, for so much drive time. In virtual time, where runs are short, as
     /// long of it before that does not count: the drive still does then what the run before
-    /// left to it.
+    /// left to it. For latencies: of a rate what is under way when it begins to count is
+    /// missed, see [`Session::measure_warm`].
     pub fn for_time(&self, ns: u64) -> Plan {
         let ramp = match self.stand.about.clock {
             ClockKind::Real => 0,
@@ -351,11 +352,22 @@ impl<'s, 'a> Session<'s, 'a> {
         Plan { ramp, until: Until::Time(ns), count: true }
     }
 
+    /// Runs a load for so much drive time, in virtual time after a run of as long that does
+    /// not count: all requests of one that does begin and end in it.
+    pub fn measure_warm(&mut self, load: &mut Load, ns: u64) -> Result<Tally, Halt> {
+        let until = Until::Time(ns);
+        if self.stand.about.clock == ClockKind::Virtual
+            && let Some(what) = self.prepare(load, until)?.problem()
+        {
+            return void(what);
+        }
+        self.measure(load, Plan { ramp: 0, until, count: true })
+    }
+
     /// Runs an access for a period.
     pub fn alone(&mut self, access: &Access) -> Result<Tally, Halt> {
         let mut load = self.load(access)?;
-        let plan = self.for_time(self.period());
-        self.measure(&mut load, plan)
+        self.measure_warm(&mut load, self.period())
     }
 
     fn count(&mut self, tally: &Tally) {

@@ -253,7 +253,7 @@ fn what_means_nothing_is_void() {
     assert!(void(&few).contains("too few samples for p99.9 of 100/0 8 KiB"), "{few:?}");
     let few = test(&format!("cross-stimulus {CORE},store=none --quick"));
     assert!(void(&few).contains("a drive fill is 32 of 1 MiB, and a point needs 128"), "{few:?}");
-    let few = test(&format!("open-loop {CORE},store=none --quick --period 100us"));
+    let few = test(&format!("open-loop {CORE},store=none --quick --period 1ms"));
     assert!(void(&few).contains("too few samples for p99 of requests at 10 %"), "{few:?}");
 }
 

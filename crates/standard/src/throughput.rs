@@ -48,16 +48,16 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
 
 fn of_size(session: &mut Session, bs: u64) -> Result<Search, Halt> {
     session.fill()?;
-    let (depth, plan) = (session.depth, session.for_time(session.period()));
+    let (depth, period) = (session.depth, session.period());
     // They go on where they were in the round before.
     let mut reads = session.load(&Access::sequential(bs, 100, depth))?;
     let mut writes = session.load(&Access::sequential(bs, 0, depth))?;
-    let each = format!("reads and writes of {}", time_ns(session.period() as f64));
+    let each = format!("reads and writes of {}", time_ns(period as f64));
     let tracked = [("reads", Unit::BytesPerSecond), ("writes", Unit::BytesPerSecond)];
     // In order all of a block is stale before it is collected: nothing is moved.
     session.until_steady(each, &tracked, false, |session, _| {
-        let reads = session.measure(&mut reads, plan)?;
-        let writes = session.measure(&mut writes, plan)?;
+        let reads = session.measure_warm(&mut reads, period)?;
+        let writes = session.measure_warm(&mut writes, period)?;
         Ok(vec![throughput(&reads, bs), throughput(&writes, bs)])
     })
 }
