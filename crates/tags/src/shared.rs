@@ -373,6 +373,22 @@ mod tests {
     }
 
     #[test]
+    fn who_was_among_others_comes_home() {
+        let set = SharedTags::for_users(64, 2).unwrap();
+        let mut user = set.user();
+        let mut held = Vec::new();
+        user.take_batch(40, &mut |tag| held.push(tag));
+        assert_eq!(held.len(), 40);
+        user.give_batch(&held);
+        // It could go on where it was last, among the other's.
+        for _ in 0..100 {
+            let tag = user.take().unwrap();
+            assert!(tag < 32, "{tag}");
+            user.give(tag);
+        }
+    }
+
+    #[test]
     #[should_panic(expected = "tag 5 of a set of 5")]
     fn a_foreign_tag_is_noticed() {
         let mut user = SharedTags::new(5).unwrap().user();

@@ -67,6 +67,7 @@ impl TagUser {
     pub fn give(&mut self, tag: u32) {
         let (word, bit) = self.set.locate(tag);
         self.set.give_bits(&self.set.words[word], bit);
+        self.come_home(word);
         self.given(1);
     }
 
@@ -83,12 +84,14 @@ impl TagUser {
             let (next, bit) = self.set.locate(tag);
             if next != word {
                 self.set.give_bits(&self.set.words[word], bits);
+                self.come_home(word);
                 (word, bits) = (next, 0);
             }
             debug_assert!(bits & bit == 0, "tag {tag} was given back twice");
             bits |= bit;
         }
         self.set.give_bits(&self.set.words[word], bits);
+        self.come_home(word);
         self.given(tags.len() as u32);
     }
 
@@ -312,6 +315,15 @@ impl TagUser {
         }
         fence(Ordering::SeqCst);
         self.scan(n, put)
+    }
+
+    /// A tag of this word was given back: one that has been among others' words looks in it
+    /// first, if it is of its own.
+    #[inline]
+    fn come_home(&mut self, word: usize) {
+        if !self.home.contains(&self.hint) && self.home.contains(&word) {
+            self.hint = word;
+        }
     }
 
     fn leave_line(&mut self) {
