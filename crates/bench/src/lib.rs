@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use measure::units::size_binary;
 use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
-use port::{BlockOp, Shape};
+use port::{BLOCK_BYTES, BlockOp, Shape};
 use report::{OutFile, Run, page};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
@@ -306,9 +306,9 @@ impl<'a> Bench<'a> {
         pattern: Pattern,
         watch: &'a mut Watch,
     ) -> Result<Bench<'a>, Error> {
-        let is_block = |varied: workload::Varied| varied.are_multiples_of(port::BLOCK_BYTES as u32);
+        let is_block = |varied: workload::Varied| varied.are_multiples_of(BLOCK_BYTES as u32);
         let is_whole =
-            pattern.offset.is_multiple_of(port::BLOCK_BYTES) && pattern.varied.is_none_or(is_block);
+            pattern.offset.is_multiple_of(BLOCK_BYTES) && pattern.varied.is_none_or(is_block);
         let unit = if is_whole { pattern.bs } else { 512 };
         let verifier = match args.verify {
             true => Some(Verifier::new(shape, unit, args.seed)?),
@@ -444,6 +444,9 @@ impl<'a> Bench<'a> {
         if self.args.faults.are_given() {
             blamed.failed = 0;
         }
+        // What was under way when a ramp was over may be programmed after it, and is not among
+        // the bytes that count.
+        let left = self.args.ramp.map_or(0, |_| u64::from(self.args.qd) * self.pattern.bs);
         let report = Report {
             drive: few_words,
             workload: workload(self.args, self.real),
@@ -466,7 +469,12 @@ impl<'a> Bench<'a> {
                 grew(|c| c.padding),
                 grew(|c| c.metadata),
             )
-            .map(|all| all.with_bytes(grew(|c| c.user), write.bytes)),
+            .map(|all| match grew(|c| c.user) {
+                user if user * BLOCK_BYTES > write.bytes + left => {
+                    all.with_bytes(user, write.bytes)
+                }
+                _ => all,
+            }),
             steady,
             gc: tells.then(|| Gc {
                 collections: grew(|c| c.collections),

@@ -473,6 +473,12 @@ mod tests {
         let all = &json["write_amplification"];
         let [total, of_bytes] = ["total", "of_bytes"].map(|key| all[key].as_f64().unwrap());
         assert!((3.9..4.1).contains(&(of_bytes / total)), "{total} {of_bytes}");
+        // Of whole requests it is nothing, also where a ramp left some to be programmed.
+        let line =
+            "bench mem:tlc,size=1G,store=none --rw write --bs 1M --qd 64 --ramp 1s --ios 500";
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        let json = crate::measure(&args, &mut load::watch::Watch::quiet()).unwrap().to_json();
+        assert_eq!(json["write_amplification"].get("of_bytes"), None, "{json:#}");
     }
 
     /// With parity and an SLC cache there are three figures, each of what the one before has

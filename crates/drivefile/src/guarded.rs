@@ -11,7 +11,8 @@
 //! Who writes over the file, as one who copies another into it, writes over the
 //! pages of states, too. So each sync compares them with what was written there
 //! last. Between two syncs the drive itself leaves a part of them as it is: there
-//! what somebody else wrote is found, though the drive wrote after it.
+//! what somebody else wrote is found, though the drive wrote after it. Not found is who
+//! writes elsewhere alone, or puts back what the file was at the last sync.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
