@@ -24,13 +24,21 @@ fn or_force(path: &str, error: Error) -> Error {
     }
 }
 
-/// Makes a drive in a file, empty; gives the bytes that it takes on the disk. One
-/// that is there is replaced with `force` only, and stays until the new one is whole.
-pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Result<u64, Error> {
+/// How a drive file is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Making {
+    /// One that is there is replaced, and stays until the new one is whole.
+    pub force: bool,
+    /// The file has all of its space from the start, and keeps it.
+    pub preallocate: bool,
+}
+
+/// Makes a drive in a file, empty; gives the bytes that it takes on the disk.
+pub fn create(file: &str, config: &DriveConfig, seed: u64, how: Making) -> Result<u64, Error> {
     let path = Path::new(file);
     let header = header(config, seed)?;
     let failed = |e| file_error(file, e);
-    if !force {
+    if !how.force {
         check_new(file).map_err(|e| or_force(file, e))?;
     } else if path.exists() {
         // Nobody may have it open, and it must be a file.
@@ -43,7 +51,10 @@ pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Resul
         }
     }
     memory::ask_file(file, &config.geometry)?;
-    let unfinished = Unfinished::begin(path, force).map_err(failed)?;
+    let unfinished = Unfinished::begin(path, how.force).map_err(failed)?;
+    if how.preallocate {
+        unfinished.preallocate(&header).map_err(failed)?;
+    }
     // As it leaves the factory, with the chunks that are bad from there.
     let medium = unfinished.create(&header).map_err(failed)?;
     let medium = new_device(config, seed, medium.into())?.cut();

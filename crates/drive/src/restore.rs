@@ -298,7 +298,7 @@ mod tests {
     /// Makes a drive in a file, of a name in memory.
     fn create(path: &str, name: &str) {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-        image::create(path, &spec.resolve().unwrap(), 1, false).unwrap();
+        image::create(path, &spec.resolve().unwrap(), 1, image::Making::default()).unwrap();
     }
 
     /// One request at `now`; gives its status and when it ended.

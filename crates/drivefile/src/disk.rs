@@ -55,6 +55,8 @@ struct Inner {
     given_up: Vec<Range<usize>>,
     /// By page, whether it was ever written.
     written: Vec<bool>,
+    /// All of its space is taken.
+    preallocated: bool,
     /// How many of the pending writes came before the last sync began.
     synced: usize,
     /// After so many more changes everything fails.
@@ -201,6 +203,11 @@ impl Disk {
     #[cfg(test)]
     pub(crate) fn spoil(&self, byte: usize) {
         self.inner().unreadable.insert(byte / PAGE);
+    }
+
+    /// A file on it has all of its space from the start.
+    pub fn set_preallocated(&self, preallocated: bool) {
+        self.inner().preallocated = preallocated;
     }
 
     /// It can not do these of the next reads and writes. What it has stays.
@@ -436,6 +443,10 @@ impl FileIo for Opening {
             }
         }
         Ok(())
+    }
+
+    fn is_preallocated(&self) -> bool {
+        self.inner().preallocated
     }
 
     fn bytes(&self) -> io::Result<u64> {

@@ -241,6 +241,11 @@ impl DriveFile {
         self.storage.used().map_err(|e| FileError::system("asking its space", &e))
     }
 
+    /// Whether the file has all of its space, and keeps it: see [`Unfinished::preallocate`].
+    pub fn is_preallocated(&self) -> bool {
+        self.storage.is_preallocated()
+    }
+
     /// Makes everything durable and marks the clean end. Waits for the disk.
     /// Fails with [`DriveFile::error`], if there was one.
     pub fn close(mut self) -> Result<(), FileError> {

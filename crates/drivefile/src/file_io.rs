@@ -46,6 +46,9 @@ pub trait FileIo: Send + Sync {
     /// Gives the space of a range back; it reads as zeros then, or as before
     /// where that cannot be.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Whether all of its space was taken before it was needed: then it is kept, and what is
+    /// written again is nothing new to the file system, which makes a sync short.
+    fn is_preallocated(&self) -> bool;
     /// Its length in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// Makes it this long; what is new reads as zeros and takes no space.
@@ -303,6 +306,12 @@ impl FileIo for SystemFile {
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&self.file, flags, offset, len).map_err(io::Error::from)
+    }
+
+    fn is_preallocated(&self) -> bool {
+        // Where nothing is a hole; space that was taken and never written counts as one.
+        let hole = seek(&self.file, SeekFrom::Hole(0));
+        self.bytes().is_ok_and(|bytes| bytes > 0 && hole == Ok(bytes))
     }
 
     fn bytes(&self) -> io::Result<u64> {

@@ -30,6 +30,8 @@ pub struct Guarded {
     storage: Arc<dyn FileIo>,
     /// How long it is.
     bytes: AtomicU64,
+    /// It keeps its space.
+    is_preallocated: bool,
     /// The first error; held while one syncs.
     failed: Mutex<Option<io::Error>>,
     /// The pages of states, as they were written last; held while they are written or
@@ -42,7 +44,8 @@ impl Guarded {
         // Where that is not told, each sync fails.
         let bytes = storage.bytes().unwrap_or(u64::MAX);
         let (bytes, failed) = (AtomicU64::new(bytes), Mutex::new(None));
-        Guarded { storage, bytes, failed, states: Mutex::new(None) }
+        let is_preallocated = storage.is_preallocated();
+        Guarded { storage, bytes, is_preallocated, failed, states: Mutex::new(None) }
     }
 
     /// Does what makes something durable, if all that was to be is.
@@ -194,7 +197,14 @@ impl FileIo for Guarded {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.storage.punch(offset, len)
+        match self.is_preallocated {
+            true => Ok(()),
+            false => self.storage.punch(offset, len),
+        }
+    }
+
+    fn is_preallocated(&self) -> bool {
+        self.is_preallocated
     }
 
     fn bytes(&self) -> io::Result<u64> {

@@ -27,6 +27,9 @@ const SUFFIX: &str = ".unfinished";
 /// whole blocks of any file system.
 pub(crate) const TOO_LONG: u64 = 1 << 16;
 
+/// Bytes that are written at once where space is taken.
+const AT_ONCE: usize = 1 << 20;
+
 /// How often a file beside is looked for that others make and remove.
 const TRIES: u32 = 8;
 
@@ -59,6 +62,25 @@ impl Unfinished {
     /// One that is made in `storage`, which is empty.
     pub(crate) fn of(place: impl Place + 'static, storage: Arc<dyn FileIo>) -> Unfinished {
         Unfinished { place: Box::new(place), storage, finished: false }
+    }
+
+    /// Takes all the space that the drive's file will have, before it is made in it: by
+    /// writing it, as space that the system only sets aside is new to it when it is
+    /// written. The drive then never gives any back.
+    pub fn preallocate(&self, header: &Header) -> Result<(), FileError> {
+        header.check()?;
+        let failed = |e: io::Error| FileError::system("taking its space", &e);
+        let bytes = header.file_bytes();
+        self.storage.set_bytes(bytes).map_err(failed)?;
+        self.storage.write_durable(0, UNFINISHED).map_err(failed)?;
+        let zeros = vec![0; AT_ONCE];
+        let mut at = UNFINISHED.len() as u64;
+        while at < bytes {
+            let n = (bytes - at).min(AT_ONCE as u64);
+            self.storage.write(at, &zeros[..n as usize]).map_err(failed)?;
+            at += n;
+        }
+        Ok(())
     }
 
     /// Makes the file of an empty drive in it.

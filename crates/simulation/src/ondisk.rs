@@ -74,6 +74,7 @@ impl OnDisk {
         let (profile, drive, cache) = (String::new(), String::new(), CacheMode::Volatile);
         let header = Header { geometry, kept, cache, profile, drive };
         let disk = Disk::default();
+        disk.set_preallocated(setup.seed.is_multiple_of(3));
         let file = DriveFile::create_on(disk.storage(), &header, false);
         let file = Some(file.expect("a disk without errors"));
         OnDisk { disk, file, counts: DiskCounts::default() }

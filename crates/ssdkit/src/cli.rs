@@ -340,6 +340,9 @@ pub struct CreateArgs {
     /// What the random numbers of the drive's policies come from.
     #[arg(long, default_value_t = 1, value_parser = whole(0..=i64::MAX as u64))]
     pub seed: u64,
+    /// Take all of the file's space now, by writing it, and keep it: syncs are shorter.
+    #[arg(long)]
+    pub preallocate: bool,
     /// Replace a drive file that is there.
     #[arg(long)]
     pub force: bool,

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::cli::CreateArgs;
 use drive::batched;
 use drive::error::Error;
-use drive::image;
+use drive::image::{self, Making};
 use drive::kv;
 use drive::say::harmless;
 use drive::spec::file::is_drive_file;
@@ -33,7 +33,8 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         TargetKind::Batch => batched::check(&config, args.seed)?,
         TargetKind::Kv => kv::check(&config, args.seed)?,
     }
-    let used = image::create(&args.file, &config, args.seed, args.force)?;
+    let how = Making { force: args.force, preallocate: args.preallocate };
+    let used = image::create(&args.file, &config, args.seed, how)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;
     let pus = config.geometry.total_pus();
     if args.json {
@@ -43,6 +44,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
             "raw_bytes": raw,
             "parallel_units": pus,
             "used_bytes": used,
+            "preallocated": args.preallocate,
             "cache": config.spec.cache.name(),
             "drive": config.effective(),
         });

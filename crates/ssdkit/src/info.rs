@@ -76,6 +76,7 @@ fn look(name: &str) -> Result<Info, Error> {
         None => None,
     };
     let used_bytes = medium.used_bytes().map_err(|e| file_error(&spec.path, e))?;
+    let preallocated = medium.is_preallocated();
     let Look { peek, degraded } = stack::look(&config, seed, medium.into(), &chunks)?;
     let health = Health::of(&config.geometry, &chunks);
     let cache = cache_name(cache);
@@ -84,8 +85,18 @@ fn look(name: &str) -> Result<Info, Error> {
     let clean = clean && is_empty && peek.is_none_or(|peek| peek.clean || peek.checkpoint == 0);
     let memory = peek.map(|peek| peek.memory);
     let path = spec.path;
-    let file =
-        InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, degraded, health };
+    let file = InFile {
+        path,
+        cache,
+        journal,
+        clean,
+        cut_chunks,
+        used_bytes,
+        preallocated,
+        peek,
+        degraded,
+        health,
+    };
     let slc = stack::slc(&config)?;
     Ok(Info { config, memory, slc, file: Some(file) })
 }
@@ -109,6 +120,8 @@ struct InFile {
     clean: bool,
     cut_chunks: usize,
     used_bytes: u64,
+    /// It has all of its space, and keeps it.
+    preallocated: bool,
     /// What the target's checkpoint says; one with batched writes tells nothing
     /// before it is started.
     peek: Option<Peek>,
@@ -282,6 +295,7 @@ impl Info {
         json["clean"] = file.clean.into();
         json["cut_chunks"] = file.cut_chunks.into();
         json["used_bytes"] = file.used_bytes.into();
+        json["preallocated"] = file.preallocated.into();
         if let Some(peek) = &file.peek {
             json["read_only"] = peek.read_only.into();
             let peek = Peek { clean: file.clean, ..*peek };
@@ -437,10 +451,9 @@ impl Info {
 
     fn file_text(&self, file: &InFile, line: &mut impl FnMut(&str, String)) {
         let health = &file.health;
-        line(
-            "file",
-            format!("{} on the disk, cache {}", units::capacity(file.used_bytes), file.cache),
-        );
+        let kept = if file.preallocated { ", preallocated" } else { "" };
+        let used = units::capacity(file.used_bytes);
+        line("file", format!("{used} on the disk{kept}, cache {}", file.cache));
         if let Some(Fill { bytes, used }) = file.journal {
             let (used, bytes) = (units::capacity(used), units::capacity(bytes));
             line("journal", format!("{used} of {bytes} to be written again when it is opened"));

@@ -244,7 +244,9 @@ impl Run {
             if killed {
                 disk.kill();
             } else {
+                let preallocated = disk.storage().is_preallocated();
                 *disk = Disk::with(disk.crashed(&mut self.rng));
+                disk.set_preallocated(preallocated);
             }
             let acked = only_killed.then(|| self.model.points());
             if self.rng.one_in(12) {
@@ -353,6 +355,7 @@ impl Run {
 fn run(seed: u64) -> [usize; 3] {
     let mut run = Run::new(seed);
     let mut disk = Disk::default();
+    disk.set_preallocated(run.rng.one_in(3));
     drop(DriveFile::create_on(disk.storage(), &run.header, false).unwrap());
     for _ in 0..8 {
         let mut drive = run.reopen(&mut disk, false);

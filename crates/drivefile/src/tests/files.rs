@@ -8,7 +8,7 @@ use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium};
 use super::{Block, chunk, header, program, reads_as};
 use crate::file_io::lock;
 use crate::layout::state_offsets;
-use crate::{DriveFile, FileError, FileIo, Header, SystemFile, clone, load, save};
+use crate::{DriveFile, FileError, FileIo, Header, SystemFile, Unfinished, clone, load, save};
 
 /// Why it does not open.
 fn refusal(path: &std::path::Path, read_only: bool) -> FileError {
@@ -176,6 +176,38 @@ fn a_reset_gives_its_space_back() {
     let left = drive.used_bytes().unwrap();
     // A file system without holes keeps it.
     assert!(left < 1 << 20 || left >= full, "{left}");
+}
+
+/// What has all of its space when it is opened never gives any back; what was only made
+/// as long does.
+#[test]
+fn a_preallocated_file_keeps_its_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    for preallocates in [true, false] {
+        let unfinished = Unfinished::begin(&path, !preallocates).unwrap();
+        if preallocates {
+            unfinished.preallocate(&header(4096)).unwrap();
+        }
+        unfinished.create(&header(4096)).unwrap().close().unwrap();
+        unfinished.finish().unwrap();
+        let mut drive = DriveFile::open(&path, false).unwrap().medium;
+        let (at, bytes) =
+            (header(4096).geometry.chunk_start(0), fs::metadata(&path).unwrap().len());
+        assert_eq!(drive.is_preallocated(), preallocates);
+        assert_eq!(drive.used_bytes().unwrap() >= bytes, preallocates);
+        let row = [Block { number: 7, whole: true }; 8];
+        assert_eq!(program(&mut drive, at, &row), Moved::Done);
+        drive.describe(0, &chunk(0, 8, 8));
+        assert_eq!(drive.reset(at), Moved::Done);
+        drive.describe(0, &chunk(1, 0, 8));
+        while program(&mut drive, at, &row[..2]) == Moved::Pending {}
+        assert_eq!(reads_as(&mut drive, at, row[0]), Some(true));
+        assert_eq!(reads_as(&mut drive, Ppa(at.0 + 2), row[2]), None, "a life before");
+        drive.close().unwrap();
+        let hole = DriveFile::open(&path, true).unwrap().medium;
+        assert_eq!(hole.is_preallocated(), preallocates);
+    }
 }
 
 /// What was deleted, or replaced at its path, does not take flushes any more and does

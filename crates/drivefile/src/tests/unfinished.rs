@@ -157,6 +157,14 @@ fn what_a_killed_one_left_is_taken_over_and_what_is_anothers_is_not() {
         assert!(!beside.exists() && path.exists());
         fs::remove_file(&path).unwrap();
     }
+    // One whose space was taken, and nothing else.
+    let left = Unfinished::begin(&path, false).unwrap();
+    left.preallocate(&header(8)).unwrap();
+    let image = fs::read(&beside).unwrap();
+    drop(left);
+    fs::write(&beside, image).unwrap();
+    DriveFile::create(&path, &header(8)).unwrap().close().unwrap();
+    fs::remove_file(&path).unwrap();
     // A whole drive file may be meant to be called so.
     let whole = folder.path().join("whole");
     DriveFile::create(&whole, &header(8)).unwrap().close().unwrap();

@@ -78,7 +78,7 @@ fn on_disk(polls: u32, faults: &[&str]) -> (tempfile::TempDir, OnDrive) {
     let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { unreachable!() };
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("d.ssd").display().to_string();
-    image::create(&path, &spec.resolve().unwrap(), 1, false).unwrap();
+    image::create(&path, &spec.resolve().unwrap(), 1, image::Making::default()).unwrap();
     let Ok(DriveSpec::File(spec)) = format!("ssd:{path}").parse() else { unreachable!() };
     let mut open = spec.open(false).unwrap();
     open.opened.medium.defer_syncs(polls);

@@ -31,7 +31,7 @@ impl Place {
         let place = Self(tempfile::tempdir().unwrap());
         let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=128M".parse() else { unreachable!() };
         let config = spec.resolve().unwrap();
-        image::create(&place.path("d.ssd"), &config, 1, false).unwrap();
+        image::create(&place.path("d.ssd"), &config, 1, image::Making::default()).unwrap();
         place
     }
 

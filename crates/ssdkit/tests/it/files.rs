@@ -277,6 +277,25 @@ fn a_protected_cache_answers_flushes_at_once_and_tells_how_full_it_is() {
 }
 
 #[test]
+fn a_preallocated_drive_has_all_of_its_space() {
+    let at = Place::new();
+    for (name, given) in [("sparse", ""), ("whole", "--preallocate")] {
+        let made = at.json(&format!("create {name} --profile tlc --size 64M {given} {SMALL}"));
+        let whole = !given.is_empty();
+        assert_eq!(made["preallocated"], whole);
+        let bytes = std::fs::metadata(at.path(name)).expect("it was made").len();
+        assert_eq!(made["used_bytes"].as_u64().expect("a number") >= bytes, whole, "{made}");
+        // Written three times over: whatever was erased, it is as before.
+        at.json(&format!("bench ./{name} --rw randwrite --bs 64k --ios 3k --destroy"));
+        let info = at.json(&format!("info {name}"));
+        assert_eq!(info["preallocated"], whole);
+        assert_eq!(info["used_bytes"].as_u64().expect("a number") >= bytes, whole, "{info}");
+    }
+    let said = String::from_utf8(at.run("info whole").stdout).expect("text");
+    assert!(said.contains("on the disk, preallocated, cache volatile"), "{said}");
+}
+
+#[test]
 fn a_protected_cache_in_memory_takes_no_time_for_fua() {
     let at = Place::new();
     let seconds = |cache: &str, every: &str| {
