@@ -42,7 +42,7 @@ impl Physics {
                 Victim::Random => formula::random_few(spare, chunks),
                 Victim::Fifo => formula::fifo(spare),
                 Victim::Greedy => formula::greedy(spare, config.above.chunk_blocks()),
-                Victim::DChoices(_) | Victim::Custom(_) => None,
+                Victim::DChoices(_) | Victim::CostBenefit | Victim::Custom(_) => None,
             }
         });
         Physics { spare, formula }

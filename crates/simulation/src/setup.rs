@@ -539,6 +539,7 @@ fn fill(rng: &mut Rng, geometry: &Geometry, data_chunks: u32) -> (u64, Victim) {
         0 => Victim::Fifo,
         1 => Victim::Random,
         2 => Victim::DChoices(between(rng, 1, 4) as u32),
+        3 => Victim::CostBenefit,
         _ => Victim::Greedy,
     };
     ((space * fill / 100).max(1) * BLOCK_BYTES, victim)

@@ -42,7 +42,7 @@ Drives:
   rules=minimal the set of target=rules: a file, minimal, latency:N, throughput:N, longevity:N;
                 of several such targets latency:2+minimal
   keys=1M       keys that target=kv has room for; one for each 4 KiB of its size
-  victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
+  victim=greedy how chunks to collect are chosen: greedy, cost-benefit, fifo, random, d-choices:10
   streams=1     streams in which writes of different placements are kept: 1 to 4
   parity=0      parallel units to a superblock with parity; 0: none
   shards=1      parts that share nothing, each with whole groups; not of a drive file
@@ -331,7 +331,7 @@ pub struct CreateArgs {
     /// What is kept of each block: memory (all of it), checksum, none [default: memory].
     #[arg(long, value_name = "WHAT")]
     pub store: Option<String>,
-    /// How chunks to collect are chosen: greedy, fifo, random, d-choices:N [default: greedy].
+    /// How chunks to collect are chosen: greedy, cost-benefit, fifo, random, d-choices:N [default: greedy].
     #[arg(long, value_name = "POLICY")]
     pub victim: Option<String>,
     /// When writes are durable: volatile (after a flush), protected (when they complete) [default: volatile].

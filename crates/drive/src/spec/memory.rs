@@ -36,7 +36,7 @@ const REMOTES: &str = "mem:PROFILE with keys of its own, or nbd:ADDRESS of a dri
                        elsewhere, as drive files, devices and all others are by ssdkit serve; only \
                        with target=rules and a rules=FILE, and as the last key, as all that \
                        follows is the remote drive's name";
-const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
+const VICTIMS: &str = "greedy, cost-benefit, fifo, random or d-choices:N with N from 1 to 1000";
 
 /// What the medium keeps of each logical block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,12 +130,13 @@ impl TargetKind {
     }
 }
 
-/// A policy by its name: greedy, fifo, random or d-choices:N, N from 1 to 1000.
+/// A policy by its name: greedy, cost-benefit, fifo, random or d-choices:N, N from 1 to 1000.
 pub(super) fn victim_from_name(name: &str) -> Option<Victim> {
     Some(match name {
         "greedy" => Victim::Greedy,
         "fifo" => Victim::Fifo,
         "random" => Victim::Random,
+        "cost-benefit" => Victim::CostBenefit,
         _ => {
             let d = name.strip_prefix("d-choices:")?.parse().ok()?;
             (1..=1000).contains(&d).then_some(Victim::DChoices(d))?
@@ -150,6 +151,7 @@ pub(super) fn victim_name(victim: Victim) -> String {
         Victim::Fifo => "fifo".into(),
         Victim::Random => "random".into(),
         Victim::DChoices(d) => format!("d-choices:{d}"),
+        Victim::CostBenefit => "cost-benefit".into(),
         Victim::Custom(custom) => custom.name.into(),
     }
 }

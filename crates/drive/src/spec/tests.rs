@@ -339,6 +339,7 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
         Just(Victim::Greedy),
         Just(Victim::Fifo),
         Just(Victim::Random),
+        Just(Victim::CostBenefit),
         (1u32..=1000).prop_map(Victim::DChoices)
     ];
     let stores = prop_oneof![Just(Store::Memory), Just(Store::Checksum), Just(Store::None)];

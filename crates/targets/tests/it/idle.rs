@@ -144,7 +144,9 @@ fn what_it_costs() {
 
 #[test]
 fn it_comes_to_rest_and_begins_once() {
-    for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(2)] {
+    for victim in
+        [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(2), Victim::CostBenefit]
+    {
         let mut host = Host::worked(WAIT, victim);
         assert!(host.rest() >= WAIT, "{victim:?}");
         let after = host.drive.counters();

@@ -286,7 +286,8 @@ fn victims() -> impl Strategy<Value = Victim> {
         Just(Victim::Greedy),
         Just(Victim::Fifo),
         Just(Victim::Random),
-        Just(Victim::DChoices(3))
+        Just(Victim::DChoices(3)),
+        Just(Victim::CostBenefit)
     ]
 }
 
@@ -352,7 +353,9 @@ fn overwrite(
 
 #[test]
 fn collection_keeps_up_with_every_policy() {
-    for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(4)] {
+    for victim in
+        [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(4), Victim::CostBenefit]
+    {
         for drive in [(false, 0, 0), (true, 0, 0), (true, 2, 0), (false, 0, 5), (true, 2, 7)] {
             let c = overwrite(victim, 12, drive);
             assert!(c.collections > 50, "{victim:?}: {c:?}");

@@ -48,7 +48,11 @@ const GEOMETRY: &[Key] = &[
 
 const OTHERS: &[Key] = &[
     ("spare", &["0.07", "0.1", "0.2", "0.28", "0.5", "0.9"], &["0.01", "0.001", "0.95", "-1"]),
-    ("victim", &["greedy", "fifo", "random", "d-choices:3", "d-choices:10"], &["d-choices:0"]),
+    (
+        "victim",
+        &["greedy", "fifo", "random", "cost-benefit", "d-choices:3", "d-choices:10"],
+        &["d-choices:0"],
+    ),
     ("side", &["host", "device"], &["both"]),
     ("parity", &["2", "3", "4"], &["1", "8", "64", "65"]),
     ("cache", &["volatile", "protected"], &["none"]),

@@ -216,7 +216,9 @@ fn tightest(victim: Victim) {
 
 #[test]
 fn collection_goes_on_after_the_tightest_cut() {
-    for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(2)] {
+    for victim in
+        [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(2), Victim::CostBenefit]
+    {
         tightest(victim);
     }
 }
