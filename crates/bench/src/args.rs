@@ -156,6 +156,17 @@ pub enum End {
 
 /// `ssdkit bench`.
 #[derive(Args, Clone, Debug)]
+pub struct BenchCommand {
+    /// The load, and the drive.
+    #[command(flatten)]
+    pub bench: BenchArgs,
+    /// Run it so many times, 5 to 20, each on a new drive, with --seed and those that follow it.
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(5..=20))]
+    pub seeds: Option<u32>,
+}
+
+/// A load, and a drive.
+#[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
     /// The drive, for example mem:ref,size=8G.
     #[arg(value_name = "DRIVE")]

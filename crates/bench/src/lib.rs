@@ -47,6 +47,7 @@ mod ours;
 mod outcome;
 mod physics;
 pub mod replay;
+mod seeds;
 mod served;
 mod slowest;
 mod spans;
@@ -55,14 +56,23 @@ mod there;
 mod void;
 
 pub use self::replay::ReplayArgs;
-pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
+pub use args::{
+    Arrivals, BenchArgs, BenchCommand, BurstArgs, End, Hot, Job, Precondition, Range, Rw,
+};
 pub use explain::{ExplainArgs, ExplainCommand, Explained, ServedArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
 pub use void::{IN_MEMORY, reads_holes, why_void};
 use void::{left_inside, saturated, void};
 
 /// Runs, and prints the report to `out`.
-pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
+pub fn run(args: &BenchCommand, out: &mut dyn Write) -> Result<(), Error> {
+    match args.seeds {
+        Some(seeds) => seeds::run(&args.bench, seeds, out),
+        None => run_one(&args.bench, out),
+    }
+}
+
+fn run_one(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
     let (outcome, written) = measure_and_draw(args)?;
     outcome.print(args.json, out)?;
     written
@@ -89,10 +99,19 @@ fn page_file(path: &Path) -> Result<OutFile, Error> {
 
 /// Writes the page of a run.
 fn write_page(file: OutFile, outcome: &Outcome) -> Result<(), Error> {
+    let run = as_run(&file.path().display().to_string(), outcome.to_json())?;
+    write_pages(file, &[run])
+}
+
+/// A report as pages and comparisons take it.
+fn as_run(name: &str, report: Value) -> Result<Run, Error> {
+    let run = Run::from_json(name, report);
+    run.map_err(|e| Error::Failed(format!("no page can be made of it: {e}")))
+}
+
+fn write_pages(file: OutFile, runs: &[Run]) -> Result<(), Error> {
     let name = file.path().display().to_string();
-    let run = Run::from_json(&name, outcome.to_json());
-    let run = run.map_err(|e| Error::Failed(format!("no page can be made of it: {e}")))?;
-    file.write(&page(&[run])).map_err(|e| Error::system(&format!("write {name}"), &e))
+    file.write(&page(runs)).map_err(|e| Error::system(&format!("write {name}"), &e))
 }
 
 /// Bytes that a run writes at most, as far as that is known.

@@ -328,7 +328,7 @@ impl Outcome {
     }
 
     /// Tells on standard error what went wrong without making the run fail.
-    fn warn(&self) {
+    pub(crate) fn warn(&self) {
         for text in self.warnings.iter().take(WARNINGS) {
             say(format!("warning: {text}"));
         }

@@ -173,7 +173,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), Error> {
     let bench = args.bench()?;
     match args.explain {
         true => explain_bench(&bench, &args.what_if, out),
-        false => crate::run(&bench, out),
+        false => crate::run_one(&bench, out),
     }
 }
 

@@ -108,6 +108,26 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// What the runs have, of those that have it.
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
+        self.cells.iter().filter_map(|cell| cell.value)
+    }
+
+    /// A value of this figure, as text.
+    pub(crate) fn in_words(&self, value: f64) -> String {
+        self.unit.text(value)
+    }
+
+    /// What it is counted in, in JSON.
+    pub(crate) fn unit_name(&self) -> &'static str {
+        match self.unit {
+            Unit::Rate => "1/s",
+            Unit::Bytes => "B/s",
+            Unit::Time => "ns",
+            Unit::Ratio => "1",
+        }
+    }
+
     /// The figure of a run, as text.
     pub fn text(&self, run: usize) -> String {
         self.cells[run].value.map_or_else(|| "-".into(), |value| self.unit.text(value))
@@ -236,12 +256,7 @@ impl Comparison {
             };
             json!({
                 "name": figure.name,
-                "unit": match figure.unit {
-                    Unit::Rate => "1/s",
-                    Unit::Bytes => "B/s",
-                    Unit::Time => "ns",
-                    Unit::Ratio => "1",
-                },
+                "unit": figure.unit_name(),
                 "runs": (0..figure.cells.len()).map(cell).collect::<Vec<_>>(),
             })
         };

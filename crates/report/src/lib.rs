@@ -3,6 +3,7 @@
 //! - [`Run`]: what one report says, read from its JSON.
 //! - [`Comparison`]: runs side by side: how their figures differ, by how much they
 //!   waver, and what is set differently.
+//! - [`Replicates`]: the same run of several seeds.
 //! - [`charts`]: pictures, as SVG.
 //! - [`page()`]: all of it as one page that asks nobody for anything.
 //! - [`Sheet`]: a page of a verdict with tables and curves of anything.
@@ -21,6 +22,7 @@ mod file;
 mod maps;
 mod page;
 mod pairs;
+mod replicates;
 mod run;
 mod sheet;
 mod waver;
@@ -31,5 +33,6 @@ pub use dossier::{Chapter, Claim, Dossier, Mark};
 pub use file::OutFile;
 pub use maps::{Chunks, Dies, State};
 pub use page::page;
+pub use replicates::Replicates;
 pub use run::{Reading, Run};
 pub use sheet::{Grid, Sheet};

@@ -2,7 +2,7 @@
 //! what clap cannot see each command checks, with exit code 2.
 
 use ::fio::FioArgs;
-use bench::{BenchArgs, ExplainCommand, ReplayArgs};
+use bench::{BenchCommand, ExplainCommand, ReplayArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
@@ -85,6 +85,7 @@ Examples:
     --weights 1,4 --trace run.trace
   ssdkit bench mem:tlc,size=1G --rw randread --precondition seq --snapshot aged.ssd --ios 10k
   ssdkit bench ssd:aged.ssd,copy=yes --rw randwrite --qd 32 --ios 100k
+  ssdkit bench mem:tlc,size=256M,store=none --rw randrw --qd 16 --ios 100k --seeds 5
   ssdkit bench mem:tlc,size=1G --rw randrw --verify --fault below:write,probability=1e-4 \
     --fault above:read,every=1000,delay=5ms
 
@@ -167,7 +168,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
-    Bench(Box<BenchArgs>),
+    Bench(Box<BenchCommand>),
     /// Run a workload on a drive, or look at a served one, and tell why its requests took
     /// what they took.
     #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]

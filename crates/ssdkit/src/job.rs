@@ -18,7 +18,7 @@ pub fn run(seed: u64, json: bool, out: &mut dyn Write) -> Result<(), Error> {
     let Some(Command::Bench(mut args)) = parsed.command else {
         return Err(Error::Failed("the main job is a bench".into()));
     };
-    (args.seed, args.json) = (seed, json);
+    (args.bench.seed, args.bench.json) = (seed, json);
     if !json {
         writeln!(out, "{COMMAND} --seed {seed}\n")?;
         out.flush()?;
@@ -34,6 +34,6 @@ mod tests {
     fn the_main_job_is_a_bench_that_can_be() {
         let parsed = Cli::try_parse_from(COMMAND.split_whitespace()).unwrap();
         let Some(Command::Bench(args)) = parsed.command else { panic!("{COMMAND}") };
-        args.check().unwrap();
+        args.bench.check().unwrap();
     }
 }

@@ -133,6 +133,7 @@ mod tests {
         let line = "ssdkit bench null: --readwrite=randrw --blocksize=8k --iodepth=32 --numjobs=2 \
                     --runtime=10 --ramp-time 1 --rwmixread=70";
         let Some(Command::Bench(args)) = parse(line).unwrap().command else { panic!("a bench") };
+        let args = args.bench;
         assert_eq!((args.rw, args.bs, args.qd, args.threads), (Rw::Randrw, 8192, 32, 2));
         assert_eq!((args.time, args.ramp), (Some(10_000_000_000), Some(1_000_000_000)));
         assert_eq!(args.read_percent, Some(70));

@@ -1,7 +1,7 @@
 //! Tests of the command line.
 
 use super::*;
-use bench::{End, Hot, Precondition, Range};
+use bench::{BenchArgs, End, Hot, Precondition, Range};
 use blkmq::scheduler::{FairOptions, SchedulerKind};
 use blkmq::{Merge, Plug, Spread};
 use clap::CommandFactory;
@@ -17,7 +17,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
 
 fn bench(rest: &str) -> BenchArgs {
     match parse(&format!("ssdkit bench {rest}")).unwrap().command {
-        Some(Command::Bench(args)) => *args,
+        Some(Command::Bench(args)) => args.bench,
         other => panic!("{other:?}"),
     }
 }
@@ -323,7 +323,7 @@ proptest! {
     fn no_argument_panics(drive in "\\PC{0,20}", bs in "\\PC{0,8}", hot in "\\PC{0,8}") {
         let line = ["ssdkit", "bench", &drive, "--rw", "randrw", "--bs", &bs, "--hot", &hot];
         if let Ok(Cli { command: Some(Command::Bench(args)), .. }) = Cli::try_parse_from(line) {
-            let _ = args.check();
+            let _ = args.bench.check();
         }
         let _ = hot.parse::<Range>();
     }

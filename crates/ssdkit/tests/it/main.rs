@@ -27,6 +27,7 @@ mod published;
 mod real_files;
 mod ruled;
 mod run;
+mod seeds;
 mod serve;
 mod servers;
 mod standard;

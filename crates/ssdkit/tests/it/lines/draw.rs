@@ -390,6 +390,7 @@ impl Draw {
             self.option(&mut line, percent, "--fault", &RULES, &["above:", "x", "medium:bitrot"]);
             self.option(&mut line, 1, "--faults", &["faults.txt"], &["nope", "/dev/null", "."]);
             self.option(&mut line, 3, "--snapshot", &["new.ssd"], &["a.ssd", "nope/x.ssd"]);
+            self.option(&mut line, 2, "--seeds", &["5"], &["0", "4", "21"]);
         }
         self.layer(&mut line, ours, verify, if rate { "65536" } else { depth });
         line
