@@ -1,9 +1,8 @@
 //! The tree over a model of the batched interface.
 
-use crate::common::blocks::{OnBatches, any, is, was};
+use crate::common::blocks::{self, Cut, OnBatches, SMALL, any, is, tests_of, was};
 use crate::common::{
-    BatchDrive, Checked, Fuse, Heard, Map, Mix, Step, check_after_crash, contents, no_fuse,
-    random_step, rest,
+    BatchDrive, Checked, Fuse, Heard, Map, Mix, Step, contents, no_fuse, random_step, rest,
 };
 use btree::{
     BatchStore, Broken, Error, MAX_KEY, MAX_VALUE, Outcome, StoreError, Tree, TreeConfig, Write,
@@ -16,11 +15,38 @@ use workload::Rng;
 
 type Store = BatchStore<OnBatches>;
 
-const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33, redo: true };
-
-fn store(drive: BatchDrive) -> Store {
+pub fn store(drive: BatchDrive) -> Store {
     let shape = drive.shape;
     BatchStore::new(any(drive), shape, 128, no_clock).unwrap()
+}
+
+/// Over a drive with batched writes, with a redo log of so many pages.
+pub struct Batched<const REDO: u64>;
+
+impl<const REDO: u64> Batched<REDO> {
+    pub fn on(drive: BatchDrive) -> Tree<Store> {
+        let store = store(drive);
+        let store = if REDO > 0 { store.with_redo(REDO).unwrap() } else { store };
+        Tree::create(store, SMALL, Time::ZERO).unwrap()
+    }
+}
+
+impl<const REDO: u64> Cut for Batched<REDO> {
+    type Store = Store;
+    const ROOM: u64 = 20_000;
+    const EVENTS: u64 = if REDO > 0 { 600 } else { 300 };
+    const FLUSH: u64 = if REDO > 0 { 20 } else { 60 };
+    const SCRIPT: (Mix, u64) = (Mix { keys: 40, longest: 9000, flush: 3, shrink: false }, 300);
+
+    fn new(room: u64, seed: u64, fuse: &Fuse) -> Tree<Store> {
+        Self::on(BatchDrive::new(room, seed, fuse.clone()))
+    }
+
+    /// To open it takes no more than reads.
+    fn cut(old: Store, seed: u64, fuse: &Fuse, _: Option<&mut Rng>) -> Tree<Store> {
+        let drive = was::<BatchDrive>(old.into_drive()).crash(seed, fuse.clone());
+        Tree::open(store(drive), SMALL, Time::ZERO).unwrap()
+    }
 }
 
 fn create(drive: BatchDrive, config: TreeConfig) -> Tree<Store> {
@@ -108,59 +134,9 @@ fn it_shrinks_again() {
     assert!(kept * 4 < census.free, "{kept} pages are kept of {}", census.free);
 }
 
-#[test]
-fn crashes_lose_nothing_that_was_flushed() {
-    for seed in 0..12 {
-        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
-        let drive = BatchDrive::new(20_000, seed, fuse.clone());
-        let mut checked = Checked::new(create(drive, SMALL), Map::new());
-        let mut rng = Rng::new(seed, 3);
-        let mix = Mix { keys: 300, longest: 9000, flush: 60, shrink: seed % 2 == 0 };
-        for round in 0..5 {
-            fuse.set(10 + rng.below(300));
-            while checked.step(random_step(&mut rng, mix)) {}
-            let unheard = checked.unheard();
-            let (base, changes) = (checked.base, checked.changes);
-            let drive = was::<BatchDrive>(checked.tree.into_store().into_drive());
-            fuse.set(u64::MAX);
-            let drive = drive.crash(seed * 100 + round, fuse.clone());
-            let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
-            let census = tree.verify().unwrap();
-            let found = contents(&mut tree);
-            assert_eq!(census.records, found.len() as u64);
-            check_after_crash(&base, &changes, &unheard, &found);
-            checked = Checked::new(tree, found);
-        }
-    }
-}
-
-#[test]
-fn a_cut_at_each_event() {
-    let script = |rng: &mut Rng| {
-        let mix = Mix { keys: 40, longest: 9000, flush: 3, shrink: false };
-        (0..300).map(|_| random_step(rng, mix)).collect::<Vec<Step>>()
-    };
-    let steps = script(&mut Rng::new(9, 0));
-    let mut events = 1;
-    loop {
-        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
-        let tree = create(BatchDrive::new(2000, 4, fuse.clone()), SMALL);
-        let mut checked = Checked::new(tree, Map::new());
-        fuse.set(events);
-        let alive = checked.script(&steps);
-        let unheard = checked.unheard();
-        let (base, changes) = (checked.base, checked.changes);
-        let drive =
-            was::<BatchDrive>(checked.tree.into_store().into_drive()).crash(events, no_fuse());
-        let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
-        tree.verify().unwrap();
-        check_after_crash(&base, &changes, &unheard, &contents(&mut tree));
-        if alive {
-            break;
-        }
-        events += 1;
-    }
-    assert!(events > 20, "only {events} events");
+tests_of! { Batched<0>:
+    crashes_lose_nothing_that_was_flushed = blocks::crashes_lose_nothing_that_was_flushed(0..12);
+    a_cut_at_each_event = blocks::a_cut_at_each_event();
 }
 
 /// An empty leaf is taken out, and what was its range goes to a neighbour that

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use btree::{Error, Outcome, PageStore, Tree, Write};
 use workload::Rng;
 
-use crate::common::blocks::{BLOCKS, Kind, crash_while_opening, create, open, outcome, was};
+use crate::common::blocks::{BLOCKS, Cut, Kind, create, outcome};
 use crate::common::{
-    BatchDrive, Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, check_after_crash, contents,
-    no_fuse, random_step,
+    Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, check_after_crash, contents, no_fuse,
+    random_step,
 };
-use crate::redo::{InPlace, Log, create_batched, open_batched};
+use crate::redo::{Batches, InPlace, Log};
 
 /// What a store is filled with: few large values, many small ones, both.
 fn mix(rng: &mut Rng) -> Mix {
@@ -36,42 +36,28 @@ fn fill<S: PageStore>(checked: &mut Checked<S>, rng: &mut Rng) -> bool {
     checked.finish() && checked.step(Step::Flush) && checked.finish()
 }
 
-/// A tree that is filled and cut a few times. `reopen` takes its drive through the cut,
-/// and opens it.
-fn fill_and_cut<S: PageStore>(
-    tree: Tree<S>,
-    (rng, fuse): (&mut Rng, &Fuse),
-    mut reopen: impl FnMut(S, &mut Rng) -> Tree<S>,
-) -> u64 {
-    let (mut checked, mut refused) = (Checked::new(tree, Map::new()), 0);
-    for _ in 0..4 {
-        if rng.below(3) == 0 {
-            fuse.set(10 + rng.below(3000));
-        }
-        fill(&mut checked, rng);
-        refused += checked.refused.unwrap_or(0);
-        fuse.set(u64::MAX);
-        let unheard = checked.unheard();
-        let Checked { tree, base, changes, .. } = checked;
-        let mut tree = reopen(tree.into_store(), rng);
-        tree.verify().unwrap();
-        let found = contents(&mut tree);
-        check_after_crash(&base, &changes, &unheard, &found);
-        checked = Checked::new(tree, found);
-    }
-    refused
-}
-
-fn full_stores_open_again<K: Kind>(sizes: [u64; 4]) {
+/// Trees that are filled and cut a few times open again.
+fn full_stores_open_again<C: Cut>(sizes: [u64; 4]) {
     let mut refused = 0;
     for seed in 0..10 {
         let (mut rng, fuse): (_, Fuse) = (Rng::new(seed, 8), Rc::new(Cell::new(u64::MAX)));
-        let blocks = sizes[rng.below(4) as usize];
-        let tree = create::<K>(MemoryDrive::new(blocks, seed, fuse.clone()));
-        refused += fill_and_cut(tree, (&mut rng, &fuse), |store, rng| {
-            let drive = was::<MemoryDrive>(K::into_drive(store)).crash(rng.bits(), fuse.clone());
-            open::<K>(crash_while_opening::<K>(drive, rng, &fuse))
-        });
+        let tree = C::new(sizes[rng.below(4) as usize], seed, &fuse);
+        let mut checked = Checked::new(tree, Map::new());
+        for _ in 0..4 {
+            if rng.below(3) == 0 {
+                fuse.set(10 + rng.below(3000));
+            }
+            fill(&mut checked, &mut rng);
+            refused += checked.refused.unwrap_or(0);
+            fuse.set(u64::MAX);
+            let unheard = checked.unheard();
+            let Checked { tree, base, changes, .. } = checked;
+            let mut tree = C::cut(tree.into_store(), rng.bits(), &fuse, Some(&mut rng));
+            tree.verify().unwrap();
+            let found = contents(&mut tree);
+            check_after_crash(&base, &changes, &unheard, &found);
+            checked = Checked::new(tree, found);
+        }
     }
     assert!(refused > 200, "{refused} refused");
 }
@@ -88,17 +74,7 @@ fn in_a_log_full_stores_open_again() {
 
 #[test]
 fn batched_full_stores_open_again() {
-    let mut refused = 0;
-    for seed in 0..10 {
-        let (mut rng, fuse): (_, Fuse) = (Rng::new(seed, 8), Rc::new(Cell::new(u64::MAX)));
-        let pages = [150, 220, 400, 1000][rng.below(4) as usize];
-        let tree = create_batched(BatchDrive::new(pages, seed, fuse.clone()));
-        refused += fill_and_cut(tree, (&mut rng, &fuse), |store, rng| {
-            let drive = was::<BatchDrive>(store.into_drive());
-            open_batched(drive.crash(rng.bits(), fuse.clone()))
-        });
-    }
-    assert!(refused > 200, "{refused} refused");
+    full_stores_open_again::<Batches>([150, 220, 400, 1000]);
 }
 
 type InPlaceTree = Tree<<InPlace as Kind>::Store>;

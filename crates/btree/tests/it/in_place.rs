@@ -1,50 +1,21 @@
 //! The tree over the store that updates pages in place.
 
-use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace, Shared, any, is, was};
+use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace, Shared, any, is, tests_of, was};
 use crate::common::{MemoryDrive, damage, no_fuse};
 use btree::{InPlaceConfig, InPlaceStore, PageStore, StoreDone, StoreError};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Status, Time};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-#[test]
-fn it_is_a_map() {
-    blocks::it_is_a_map::<InPlace>();
-}
-
-#[test]
-fn crashes_lose_nothing_that_was_flushed() {
-    blocks::crashes_lose_nothing_that_was_flushed::<InPlace>(0..10);
-}
-
-#[test]
-fn a_cut_at_each_event() {
-    blocks::a_cut_at_each_event::<InPlace>();
-}
-
-#[test]
-fn damage_is_an_error() {
-    damage::some_blocks::<InPlace>();
-}
-
-#[test]
-fn one_damaged_block_is_an_error() {
-    damage::each_block::<InPlace>();
-}
-
-#[test]
-fn one_damaged_head_after_a_crash_is_an_error() {
-    damage::each_head_after_a_crash::<InPlace>(150);
-}
-
-#[test]
-fn limits_are_errors() {
-    blocks::limits_are_errors::<InPlace>();
-}
-
-#[test]
-fn a_lost_page_is_an_error() {
-    blocks::a_lost_page_is_an_error::<InPlace>();
+tests_of! { InPlace:
+    it_is_a_map = blocks::it_is_a_map();
+    crashes_lose_nothing_that_was_flushed = blocks::crashes_lose_nothing_that_was_flushed(0..10);
+    a_cut_at_each_event = blocks::a_cut_at_each_event();
+    damage_is_an_error = damage::some_blocks();
+    one_damaged_block_is_an_error = damage::each_block();
+    one_damaged_head_after_a_crash_is_an_error = damage::each_head_after_a_crash(150);
+    limits_are_errors = blocks::limits_are_errors();
+    a_lost_page_is_an_error = blocks::a_lost_page_is_an_error();
 }
 
 /// The journal's newest records are durable; one of them is damaged.

@@ -1,7 +1,7 @@
 //! The tree over the log-structured store on the host.
 
 use crate::common;
-use crate::common::blocks::{self, BLOCKS, Kind, OnBlocks, SMALL, Shared, any, is, was};
+use crate::common::blocks::{self, BLOCKS, Kind, OnBlocks, SMALL, Shared, any, is, tests_of, was};
 use crate::common::{
     Checked, Heard, Map, MemoryDrive, Mix, contents, damage, no_fuse, random_step,
 };
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use workload::Rng;
 
-const CONFIG: LogConfig = LogConfig {
+pub const CONFIG: LogConfig = LogConfig {
     segment_blocks: 64,
     overhead: 100,
     durable: true,
@@ -41,44 +41,15 @@ impl Kind for Log {
     }
 }
 
-#[test]
-fn it_is_a_map() {
-    blocks::it_is_a_map::<Log>();
-}
-
-#[test]
-fn crashes_lose_nothing_that_was_flushed() {
-    blocks::crashes_lose_nothing_that_was_flushed::<Log>(0..10);
-}
-
-#[test]
-fn a_cut_at_each_event() {
-    blocks::a_cut_at_each_event::<Log>();
-}
-
-#[test]
-fn damage_is_an_error() {
-    damage::some_blocks::<Log>();
-}
-
-#[test]
-fn one_damaged_block_is_an_error() {
-    damage::each_block::<Log>();
-}
-
-#[test]
-fn a_damaged_head_after_a_crash_is_an_error() {
-    damage::each_head_after_a_crash::<Log>(4);
-}
-
-#[test]
-fn limits_are_errors() {
-    blocks::limits_are_errors::<Log>();
-}
-
-#[test]
-fn a_lost_page_is_an_error() {
-    blocks::a_lost_page_is_an_error::<Log>();
+tests_of! { Log:
+    it_is_a_map = blocks::it_is_a_map();
+    crashes_lose_nothing_that_was_flushed = blocks::crashes_lose_nothing_that_was_flushed(0..10);
+    a_cut_at_each_event = blocks::a_cut_at_each_event();
+    damage_is_an_error = damage::some_blocks();
+    one_damaged_block_is_an_error = damage::each_block();
+    a_damaged_head_after_a_crash_is_an_error = damage::each_head_after_a_crash(4);
+    limits_are_errors = blocks::limits_are_errors();
+    a_lost_page_is_an_error = blocks::a_lost_page_is_an_error();
 }
 
 fn store(config: LogConfig, seed: u64) -> LogStore<OnBlocks> {

@@ -3,21 +3,22 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use btree::store::no_clock;
 use btree::{
-    BatchStore, Error, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, StoreError,
-    Tree, TreeConfig,
+    Error, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, StoreError, Tree,
+    TreeConfig,
 };
 use port::{Shape, Time};
 use workload::Rng;
 
+use crate::batched::{self, Batched};
 use crate::common::blocks::{
-    self, BLOCKS, IN_PLACE, Kind, OnBatches, OnBlocks, SMALL, any, create, open, was,
+    self, BLOCKS, IN_PLACE, Kind, OnBlocks, SMALL, any, create, open, tests_of, was,
 };
 use crate::common::{
-    BatchDrive, Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, check_after_crash, contents,
-    damage, no_fuse, random_step, rest,
+    BatchDrive, Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, contents, damage, no_fuse,
+    random_step, rest,
 };
+use crate::log;
 
 /// Few, so that the ring goes round often.
 pub const RING: u64 = 64;
@@ -47,16 +48,7 @@ impl Kind for InPlace {
 /// In a log, with another one.
 pub struct Log;
 
-const LOG: LogConfig = LogConfig {
-    segment_blocks: 64,
-    overhead: 100,
-    durable: true,
-    checkpoint_every: 3_000_000,
-    batches: 4,
-    collectors: 2,
-    redo: RING,
-    clock: no_clock,
-};
+const LOG: LogConfig = LogConfig { redo: RING, ..log::CONFIG };
 
 impl Kind for Log {
     type Store = LogStore<OnBlocks>;
@@ -66,7 +58,7 @@ impl Kind for Log {
     }
 
     fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError> {
-        LogStore::open(drive, shape, LogConfig { redo: 0, ..LOG }, now)
+        LogStore::open(drive, shape, log::CONFIG, now)
     }
 
     fn into_drive(store: Self::Store) -> OnBlocks {
@@ -75,20 +67,7 @@ impl Kind for Log {
 }
 
 /// Over a drive with batched writes.
-pub type Batched = BatchStore<OnBatches>;
-
-pub fn batched(drive: BatchDrive) -> Batched {
-    let shape = drive.shape;
-    BatchStore::new(any(drive), shape, 128, no_clock).unwrap()
-}
-
-pub fn create_batched(drive: BatchDrive) -> Tree<Batched> {
-    Tree::create(batched(drive).with_redo(RING).unwrap(), SMALL, Time::ZERO).unwrap()
-}
-
-pub fn open_batched(drive: BatchDrive) -> Tree<Batched> {
-    Tree::open(batched(drive), SMALL, Time::ZERO).unwrap()
-}
+pub type Batches = Batched<RING>;
 
 /// Waits until all that was asked for is done.
 fn wait_for_all<S: PageStore>(tree: &mut Tree<S>, heard: &mut Heard) {
@@ -120,96 +99,41 @@ fn it_is_a_map<K: Kind>() {
     }
 }
 
-#[test]
-fn in_place_it_is_a_map() {
-    it_is_a_map::<InPlace>();
+mod in_place {
+    use super::*;
+
+    tests_of! { InPlace:
+        it_is_a_map = super::it_is_a_map();
+        crashes_lose_nothing = blocks::crashes_lose_nothing_that_was_flushed(0..12);
+        a_cut_at_each_event = blocks::a_cut_at_each_event();
+        damage_is_an_error = damage::some_blocks();
+        one_damaged_head_after_a_crash_is_an_error = damage::each_head_after_a_crash(5);
+        limits_are_errors = blocks::limits_are_errors();
+    }
 }
 
-#[test]
-fn in_a_log_it_is_a_map() {
-    it_is_a_map::<Log>();
-}
+mod in_a_log {
+    use super::*;
 
-#[test]
-fn in_place_crashes_lose_nothing() {
-    blocks::crashes_lose_nothing_that_was_flushed::<InPlace>(0..12);
-}
-
-#[test]
-fn in_a_log_crashes_lose_nothing() {
-    blocks::crashes_lose_nothing_that_was_flushed::<Log>(0..12);
-}
-
-#[test]
-fn in_place_a_cut_at_each_event() {
-    blocks::a_cut_at_each_event::<InPlace>();
-}
-
-#[test]
-fn in_a_log_a_cut_at_each_event() {
-    blocks::a_cut_at_each_event::<Log>();
-}
-
-#[test]
-fn in_place_damage_is_an_error() {
-    damage::some_blocks::<InPlace>();
-}
-
-#[test]
-fn in_a_log_damage_is_an_error() {
-    damage::some_blocks::<Log>();
-}
-
-#[test]
-fn in_place_one_damaged_head_after_a_crash_is_an_error() {
-    damage::each_head_after_a_crash::<InPlace>(5);
-}
-
-#[test]
-fn in_a_log_one_damaged_head_after_a_crash_is_an_error() {
-    damage::each_head_after_a_crash::<Log>(5);
-}
-
-#[test]
-fn in_place_limits_are_errors() {
-    blocks::limits_are_errors::<InPlace>();
-}
-
-#[test]
-fn in_a_log_limits_are_errors() {
-    blocks::limits_are_errors::<Log>();
+    tests_of! { Log:
+        it_is_a_map = super::it_is_a_map();
+        crashes_lose_nothing = blocks::crashes_lose_nothing_that_was_flushed(0..12);
+        a_cut_at_each_event = blocks::a_cut_at_each_event();
+        damage_is_an_error = damage::some_blocks();
+        one_damaged_head_after_a_crash_is_an_error = damage::each_head_after_a_crash(5);
+        limits_are_errors = blocks::limits_are_errors();
+    }
 }
 
 #[test]
 fn batched_crashes_lose_nothing() {
-    for seed in 0..12 {
-        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
-        let drive = BatchDrive::new(20_000, seed, fuse.clone());
-        let mut checked = Checked::new(create_batched(drive), Map::new());
-        let mut rng = Rng::new(seed, 3);
-        let mix = Mix { keys: 300, longest: 9000, flush: 20, shrink: seed % 2 == 0 };
-        for round in 0..5 {
-            fuse.set(10 + rng.below(600));
-            while checked.step(random_step(&mut rng, mix)) {}
-            let unheard = checked.unheard();
-            let (base, changes) = (checked.base, checked.changes);
-            let drive = was::<BatchDrive>(checked.tree.into_store().into_drive());
-            fuse.set(u64::MAX);
-            let drive = drive.crash(seed * 100 + round, fuse.clone());
-            let mut tree = open_batched(drive);
-            let census = tree.verify().unwrap();
-            let found = contents(&mut tree);
-            assert_eq!(census.records, found.len() as u64);
-            check_after_crash(&base, &changes, &unheard, &found);
-            checked = Checked::new(tree, found);
-        }
-    }
+    blocks::crashes_lose_nothing_that_was_flushed::<Batches>(0..12);
 }
 
 /// What another tree's log has left on a drive is nobody's.
 #[test]
 fn a_new_tree_on_a_used_drive_is_empty() {
-    let mut tree = create_batched(BatchDrive::new(2000, 1, no_fuse()));
+    let mut tree = Batches::on(BatchDrive::new(2000, 1, no_fuse()));
     let mut heard = Heard::default();
     for i in 0..500u32 {
         tree.put(1, &i.to_be_bytes(), &[1; 100], &mut heard).unwrap();
@@ -218,8 +142,11 @@ fn a_new_tree_on_a_used_drive_is_empty() {
     }
     rest(&mut tree);
     let drive = was::<BatchDrive>(tree.into_store().into_drive());
-    let drive = was::<BatchDrive>(create_batched(drive).into_store().into_drive());
-    assert_eq!(contents(&mut open_batched(drive)), Map::new());
+    let drive = was::<BatchDrive>(Batches::on(drive).into_store().into_drive());
+    assert_eq!(
+        contents(&mut Tree::open(batched::store(drive), SMALL, Time::ZERO).unwrap()),
+        Map::new()
+    );
 }
 
 /// Many flushes at once are one write of the log, and few changes are one block.

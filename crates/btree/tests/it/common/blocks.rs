@@ -77,6 +77,17 @@ impl Kind for InPlace {
     }
 }
 
+/// Tests of one kind of store each: what is tested alike, by the name that it has there.
+macro_rules! tests_of {
+    ($kind:ty: $($name:ident = $module:ident::$test:ident($($argument:expr),*);)*) => {
+        $(#[test]
+        fn $name() {
+            $module::$test::<$kind>($($argument),*);
+        })*
+    };
+}
+pub(crate) use tests_of;
+
 pub const SMALL: TreeConfig =
     TreeConfig { memory: 720 << 10, operations: 16, dirty: 33, redo: true };
 
@@ -115,23 +126,54 @@ pub fn it_is_a_map<K: Kind>() {
     }
 }
 
-pub fn crashes_lose_nothing_that_was_flushed<K: Kind>(seeds: std::ops::Range<u64>) {
+/// What is cut: a kind of store, with the drive that is below it.
+pub trait Cut {
+    type Store: PageStore;
+    /// Blocks or pages of the drive.
+    const ROOM: u64 = BLOCKS;
+    /// Events until it is cut, at most.
+    const EVENTS: u64 = 1500;
+    /// One in so many steps is a flush.
+    const FLUSH: u64 = 40;
+    /// What is cut at each event, and how many steps of it.
+    const SCRIPT: (Mix, u64) = (Mix { keys: 30, longest: 6000, flush: 3, shrink: false }, 160);
+
+    fn new(room: u64, seed: u64, fuse: &Fuse) -> Tree<Self::Store>;
+
+    /// The tree after a cut, and after more of them while it is opened if there is a `rng`.
+    fn cut(store: Self::Store, seed: u64, fuse: &Fuse, rng: Option<&mut Rng>) -> Tree<Self::Store>;
+}
+
+impl<K: Kind> Cut for K {
+    type Store = K::Store;
+
+    fn new(room: u64, seed: u64, fuse: &Fuse) -> Tree<K::Store> {
+        create::<K>(MemoryDrive::new(room, seed, fuse.clone()))
+    }
+
+    fn cut(store: K::Store, seed: u64, fuse: &Fuse, rng: Option<&mut Rng>) -> Tree<K::Store> {
+        let mut drive = was::<MemoryDrive>(K::into_drive(store)).crash(seed, fuse.clone());
+        if let Some(rng) = rng {
+            drive = crash_while_opening::<K>(drive, rng, fuse);
+        }
+        open::<K>(drive)
+    }
+}
+
+pub fn crashes_lose_nothing_that_was_flushed<C: Cut>(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
-        let mut checked =
-            Checked::new(create::<K>(MemoryDrive::new(BLOCKS, seed, fuse.clone())), Map::new());
+        let mut checked = Checked::new(C::new(C::ROOM, seed, &fuse), Map::new());
         let mut rng = Rng::new(seed, 3);
-        let mix = Mix { keys: 300, longest: 9000, flush: 40, shrink: seed % 2 == 0 };
+        let mix = Mix { keys: 300, longest: 9000, flush: C::FLUSH, shrink: seed % 2 == 0 };
         for round in 0..5 {
-            fuse.set(10 + rng.below(1500));
+            fuse.set(10 + rng.below(C::EVENTS));
             while checked.step(random_step(&mut rng, mix)) {}
             let unheard = checked.unheard();
             let (base, changes) = (checked.base, checked.changes);
-            let mut drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
             fuse.set(u64::MAX);
-            drive = drive.crash(seed * 100 + round, fuse.clone());
-            drive = crash_while_opening::<K>(drive, &mut rng, &fuse);
-            let mut tree = open::<K>(drive);
+            let store = checked.tree.into_store();
+            let mut tree = C::cut(store, seed * 100 + round, &fuse, Some(&mut rng));
             let census = tree.verify().unwrap_or_else(|e| panic!("seed {seed} {round}: {e}"));
             let found = contents(&mut tree);
             assert_eq!(census.records, found.len() as u64);
@@ -179,22 +221,18 @@ impl<P: Port> Port for Shared<P> {
     }
 }
 
-pub fn a_cut_at_each_event<K: Kind>() {
-    let mix = Mix { keys: 30, longest: 6000, flush: 3, shrink: false };
-    let mut rng = Rng::new(9, 0);
-    let steps: Vec<Step> = (0..160).map(|_| random_step(&mut rng, mix)).collect();
+pub fn a_cut_at_each_event<C: Cut>() {
+    let ((mix, count), mut rng) = (C::SCRIPT, Rng::new(9, 0));
+    let steps: Vec<Step> = (0..count).map(|_| random_step(&mut rng, mix)).collect();
     let mut events = 1;
     loop {
         let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
-        let tree = create::<K>(MemoryDrive::new(BLOCKS, 4, fuse.clone()));
-        let mut checked = Checked::new(tree, Map::new());
+        let mut checked = Checked::new(C::new(C::ROOM, 4, &fuse), Map::new());
         fuse.set(events);
         let alive = checked.script(&steps);
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
-        let drive =
-            was::<MemoryDrive>(K::into_drive(checked.tree.into_store())).crash(events, no_fuse());
-        let mut tree = open::<K>(drive);
+        let mut tree = C::cut(checked.tree.into_store(), events, &no_fuse(), None);
         tree.verify().unwrap_or_else(|e| panic!("event {events}: {e}"));
         check_after_crash(&base, &changes, &unheard, &contents(&mut tree));
         if alive {
