@@ -73,64 +73,21 @@ const fn answer(action: u32) -> sock_filter {
 
 /// Calls that always go to the supervisor.
 fn told(wants: Wants) -> Vec<i64> {
-    let mut calls = vec![
-        libc::SYS_openat2,
-        libc::SYS_write,
-        libc::SYS_pwrite64,
-        libc::SYS_writev,
-        libc::SYS_pwritev,
-        libc::SYS_pwritev2,
-        libc::SYS_fsync,
-        libc::SYS_fdatasync,
-        libc::SYS_sync_file_range,
-        libc::SYS_sync,
-        libc::SYS_syncfs,
-        libc::SYS_msync,
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_exit_group,
-        libc::SYS_ftruncate,
-        libc::SYS_truncate,
-        libc::SYS_fallocate,
-        libc::SYS_renameat,
-        libc::SYS_renameat2,
-        libc::SYS_linkat,
-        libc::SYS_symlinkat,
-        libc::SYS_unlinkat,
-        libc::SYS_mkdirat,
-        libc::SYS_mknodat,
-        libc::SYS_fchmod,
-        libc::SYS_fchmodat,
-        libc::SYS_fchmodat2,
-        libc::SYS_fchown,
-        libc::SYS_fchownat,
-        libc::SYS_umask,
-        libc::SYS_execve,
-        libc::SYS_execveat,
-        libc::SYS_copy_file_range,
-        libc::SYS_sendfile,
-        libc::SYS_splice,
-        libc::SYS_setxattr,
-        libc::SYS_lsetxattr,
-        libc::SYS_fsetxattr,
-        libc::SYS_io_uring_setup,
-        libc::SYS_io_setup,
-        libc::SYS_userfaultfd,
-    ];
+    let mut calls = system! {
+        SYS_openat2 SYS_write SYS_pwrite64 SYS_writev SYS_pwritev SYS_pwritev2 SYS_fsync
+        SYS_fdatasync SYS_sync_file_range SYS_sync SYS_syncfs SYS_msync SYS_munmap SYS_mremap
+        SYS_exit_group SYS_ftruncate SYS_truncate SYS_fallocate SYS_renameat SYS_renameat2
+        SYS_linkat SYS_symlinkat SYS_unlinkat SYS_mkdirat SYS_mknodat SYS_fchmod SYS_fchmodat
+        SYS_fchmodat2 SYS_fchown SYS_fchownat SYS_umask SYS_execve SYS_execveat
+        SYS_copy_file_range SYS_sendfile SYS_splice SYS_setxattr SYS_lsetxattr SYS_fsetxattr
+        SYS_io_uring_setup SYS_io_setup SYS_userfaultfd
+    }
+    .to_vec();
     #[cfg(target_arch = "x86_64")]
-    calls.extend([
-        libc::SYS_creat,
-        libc::SYS_rename,
-        libc::SYS_link,
-        libc::SYS_symlink,
-        libc::SYS_unlink,
-        libc::SYS_rmdir,
-        libc::SYS_mkdir,
-        libc::SYS_mknod,
-        libc::SYS_chmod,
-        libc::SYS_chown,
-        libc::SYS_lchown,
-    ]);
+    calls.extend(system! {
+        SYS_creat SYS_rename SYS_link SYS_symlink SYS_unlink SYS_rmdir SYS_mkdir SYS_mknod
+        SYS_chmod SYS_chown SYS_lchown
+    });
     if wants.outputs {
         calls.extend([libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg]);
     }
@@ -138,13 +95,9 @@ fn told(wants: Wants) -> Vec<i64> {
         calls.extend([libc::SYS_statfs, libc::SYS_fstatfs]);
     }
     if wants.reads {
-        calls.extend([
-            libc::SYS_read,
-            libc::SYS_pread64,
-            libc::SYS_readv,
-            libc::SYS_preadv,
-            libc::SYS_preadv2,
-        ]);
+        calls.extend(system! {
+            SYS_read SYS_pread64 SYS_readv SYS_preadv SYS_preadv2
+        });
     }
     calls
 }

@@ -17,170 +17,45 @@ pub(crate) fn calls(shares: bool) -> Vec<i64> {
     calls
 }
 
-const LOOKING: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_pread64,
-    libc::SYS_readv,
-    libc::SYS_preadv,
-    libc::SYS_preadv2,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_lseek,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
-    libc::SYS_getxattr,
-    libc::SYS_lgetxattr,
-    libc::SYS_fgetxattr,
-    libc::SYS_listxattr,
-    libc::SYS_llistxattr,
-    libc::SYS_flistxattr,
-    libc::SYS_readahead,
-    libc::SYS_fadvise64,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_getppid,
-    libc::SYS_getpgid,
-    libc::SYS_getsid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getgroups,
-    libc::SYS_getresuid,
-    libc::SYS_getresgid,
-    libc::SYS_getrlimit,
-    libc::SYS_getrusage,
-    libc::SYS_getpriority,
-    libc::SYS_getcpu,
-    libc::SYS_getrandom,
-    libc::SYS_gettimeofday,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_times,
-    libc::SYS_uname,
-    libc::SYS_sysinfo,
-    libc::SYS_capget,
-    libc::SYS_get_robust_list,
-    libc::SYS_get_mempolicy,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_getattr,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_get_priority_max,
-    libc::SYS_sched_get_priority_min,
-];
+const LOOKING: &[i64] = &system! {
+    SYS_read SYS_pread64 SYS_readv SYS_preadv SYS_preadv2 SYS_recvfrom SYS_recvmsg SYS_recvmmsg
+    SYS_lseek SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat
+    SYS_faccessat2 SYS_readlinkat SYS_getdents64 SYS_getcwd SYS_getxattr SYS_lgetxattr
+    SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr SYS_readahead SYS_fadvise64
+    SYS_getsockname SYS_getpeername SYS_getsockopt SYS_getpid SYS_gettid SYS_getppid SYS_getpgid
+    SYS_getsid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getgroups SYS_getresuid
+    SYS_getresgid SYS_getrlimit SYS_getrusage SYS_getpriority SYS_getcpu SYS_getrandom
+    SYS_gettimeofday SYS_clock_gettime SYS_clock_getres SYS_times SYS_uname SYS_sysinfo SYS_capget
+    SYS_get_robust_list SYS_get_mempolicy SYS_sched_getaffinity SYS_sched_getattr
+    SYS_sched_getparam SYS_sched_getscheduler SYS_sched_get_priority_max
+    SYS_sched_get_priority_min
+};
 
-const OWN: &[i64] = &[
-    libc::SYS_brk,
-    libc::SYS_mprotect,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_mincore,
-    libc::SYS_mlock,
-    libc::SYS_mlock2,
-    libc::SYS_munlock,
-    libc::SYS_mlockall,
-    libc::SYS_munlockall,
-    libc::SYS_membarrier,
-    libc::SYS_memfd_create,
-    libc::SYS_mbind,
-    libc::SYS_set_mempolicy,
-    libc::SYS_pkey_alloc,
-    libc::SYS_pkey_free,
-    libc::SYS_pkey_mprotect,
-    libc::SYS_rseq,
-    libc::SYS_set_robust_list,
-    libc::SYS_set_tid_address,
-    libc::SYS_clone,
-    libc::SYS_clone3,
-    libc::SYS_prctl,
-    libc::SYS_seccomp,
-    libc::SYS_setrlimit,
-    libc::SYS_chdir,
-    libc::SYS_fchdir,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigpending,
-    libc::SYS_sigaltstack,
-    libc::SYS_restart_syscall,
-    libc::SYS_getitimer,
-    libc::SYS_setitimer,
-    libc::SYS_timer_create,
-    libc::SYS_timer_settime,
-    libc::SYS_timer_gettime,
-    libc::SYS_timer_getoverrun,
-    libc::SYS_timer_delete,
-    libc::SYS_timerfd_create,
-    libc::SYS_timerfd_gettime,
-    libc::SYS_signalfd4,
-    libc::SYS_eventfd2,
-    libc::SYS_epoll_create1,
-    libc::SYS_inotify_init1,
-    libc::SYS_pidfd_open,
-    libc::SYS_pipe2,
-    libc::SYS_socket,
-    libc::SYS_socketpair,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_dup,
-];
+const OWN: &[i64] = &system! {
+    SYS_brk SYS_mprotect SYS_mremap SYS_madvise SYS_mincore SYS_mlock SYS_mlock2 SYS_munlock
+    SYS_mlockall SYS_munlockall SYS_membarrier SYS_memfd_create SYS_mbind SYS_set_mempolicy
+    SYS_pkey_alloc SYS_pkey_free SYS_pkey_mprotect SYS_rseq SYS_set_robust_list
+    SYS_set_tid_address SYS_clone SYS_clone3 SYS_prctl SYS_seccomp SYS_setrlimit SYS_chdir
+    SYS_fchdir SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigpending
+    SYS_sigaltstack SYS_restart_syscall SYS_getitimer SYS_setitimer SYS_timer_create
+    SYS_timer_settime SYS_timer_gettime SYS_timer_getoverrun SYS_timer_delete SYS_timerfd_create
+    SYS_timerfd_gettime SYS_signalfd4 SYS_eventfd2 SYS_epoll_create1 SYS_inotify_init1
+    SYS_pidfd_open SYS_pipe2 SYS_socket SYS_socketpair SYS_accept SYS_accept4 SYS_dup
+};
 
-const WATCHING: &[i64] = &[
-    libc::SYS_timerfd_settime,
-    libc::SYS_epoll_ctl,
-    libc::SYS_inotify_add_watch,
-    libc::SYS_inotify_rm_watch,
-];
+const WATCHING: &[i64] = &system! {
+    SYS_timerfd_settime SYS_epoll_ctl SYS_inotify_add_watch SYS_inotify_rm_watch
+};
 
-const WAITING: &[i64] = &[
-    libc::SYS_futex,
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_sched_yield,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigtimedwait,
-];
+const WAITING: &[i64] = &system! {
+    SYS_futex SYS_wait4 SYS_waitid SYS_nanosleep SYS_clock_nanosleep SYS_sched_yield SYS_ppoll
+    SYS_pselect6 SYS_epoll_pwait SYS_epoll_pwait2 SYS_rt_sigsuspend SYS_rt_sigtimedwait
+};
 
 /// Those that newer processors do without.
 #[cfg(target_arch = "x86_64")]
-const OLDER: &[i64] = &[
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_getdents,
-    libc::SYS_getpgrp,
-    libc::SYS_time,
-    libc::SYS_arch_prctl,
-    libc::SYS_fork,
-    libc::SYS_vfork,
-    libc::SYS_alarm,
-    libc::SYS_signalfd,
-    libc::SYS_eventfd,
-    libc::SYS_epoll_create,
-    libc::SYS_inotify_init,
-    libc::SYS_pipe,
-    libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_epoll_wait,
-    libc::SYS_pause,
-];
+const OLDER: &[i64] = &system! {
+    SYS_stat SYS_lstat SYS_access SYS_readlink SYS_getdents SYS_getpgrp SYS_time SYS_arch_prctl
+    SYS_fork SYS_vfork SYS_alarm SYS_signalfd SYS_eventfd SYS_epoll_create SYS_inotify_init
+    SYS_pipe SYS_poll SYS_select SYS_epoll_wait SYS_pause
+};

@@ -17,6 +17,11 @@
 //! When this process is killed, a shell kills the program's processes (`guard`).
 #![deny(unsafe_op_in_unsafe_fn)]
 
+/// The numbers of system calls, as many on a line as there is room for.
+macro_rules! system {
+    ($($call:ident)*) => { [$(libc::$call),*] };
+}
+
 mod calls;
 mod error;
 mod events;
