@@ -1,50 +1,51 @@
 //! Ways to break the order of writes on purpose, to see that tests find them.
 
-/// A way to break a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// Ordered data are written after the commit that makes them reachable.
-    CommitBeforeData,
-    /// No flush between a transaction and its commit record.
-    NoFlushBeforeCommit,
-    /// No flush after the commit record.
-    NoFlushAfterCommit,
-    /// Blocks are written in place before their transaction has its commit record.
-    CheckpointBeforeCommit,
-    /// A transaction without a commit record is replayed.
-    ReplayHalf,
-    /// Space of the journal is used again before what was there is durable in place.
-    ReuseJournalEarly,
-    /// Blocks of data are given to others before it is durable that they are free.
-    ReuseDataEarly,
-    /// Blocks of metadata are given to others while the journal would still write them.
-    ReuseMetadataEarly,
-    /// `fdatasync` takes a new size for something that may wait.
-    SizeMayWait,
-    /// The rest of the last block keeps its bytes when a file is cut.
-    KeepTail,
-    /// Data that belong into a transaction are written in place before it.
-    DataBeforeCommit,
-    /// A transaction has metadata without the data that belong to them.
-    CommitWithoutData,
-    /// Of a block that has several images in the journal not the newest comes to be in place.
-    OldImageWins,
-    /// Blocks that are given up lose their images before it is durable that they are nobody's.
-    ForgetEarly,
-    /// What is given up while a commit is under way is free with its end.
-    FreeWithCommit,
-    /// What changes while a commit is under way counts as its own.
-    ChangeWithCommit,
-    /// A transaction counts though its checksum says that it is not all there.
-    BelieveRecord,
-    /// A sync does not wait for the commit under way, which has what it asks for.
-    SyncBesideCommit,
+port::mutations! {
+    /// A way to break a promise.
+    pub enum Mutation {
+        /// Ordered data are written after the commit that makes them reachable.
+        CommitBeforeData,
+        /// No flush between a transaction and its commit record.
+        NoFlushBeforeCommit,
+        /// No flush after the commit record.
+        NoFlushAfterCommit,
+        /// Blocks are written in place before their transaction has its commit record.
+        CheckpointBeforeCommit,
+        /// A transaction without a commit record is replayed.
+        ReplayHalf,
+        /// Space of the journal is used again before what was there is durable in place.
+        ReuseJournalEarly,
+        /// Blocks of data are given to others before it is durable that they are free.
+        ReuseDataEarly,
+        /// Blocks of metadata are given to others while the journal would still write them.
+        ReuseMetadataEarly,
+        /// `fdatasync` takes a new size for something that may wait.
+        SizeMayWait,
+        /// The rest of the last block keeps its bytes when a file is cut.
+        KeepTail,
+        /// Data that belong into a transaction are written in place before it.
+        DataBeforeCommit,
+        /// A transaction has metadata without the data that belong to them.
+        CommitWithoutData,
+        /// Of a block that has several images in the journal not the newest comes to be in place.
+        OldImageWins,
+        /// Blocks that are given up lose their images before it is durable that they are nobody's.
+        ForgetEarly,
+        /// What is given up while a commit is under way is free with its end.
+        FreeWithCommit,
+        /// What changes while a commit is under way counts as its own.
+        ChangeWithCommit,
+        /// A transaction counts though its checksum says that it is not all there.
+        BelieveRecord,
+        /// A sync does not wait for the commit under way, which has what it asks for.
+        SyncBesideCommit,
+    }
 }
 
 #[cfg(feature = "mutations")]
 impl Mutation {
     /// Those that matter with ordered data.
-    pub const ALL: [Mutation; 10] = [
+    pub const ORDERED: [Mutation; 10] = [
         Mutation::CommitBeforeData,
         Mutation::NoFlushBeforeCommit,
         Mutation::NoFlushAfterCommit,
@@ -74,26 +75,4 @@ impl Mutation {
         Mutation::BelieveRecord,
         Mutation::SyncBesideCommit,
     ];
-}
-
-#[cfg(feature = "mutations")]
-thread_local! {
-    static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
-}
-
-/// From now on this thread breaks this promise, or none.
-#[cfg(feature = "mutations")]
-pub fn set(mutation: Option<Mutation>) {
-    CURRENT.set(mutation);
-}
-
-#[cfg(feature = "mutations")]
-pub(crate) fn is(mutation: Mutation) -> bool {
-    CURRENT.get() == Some(mutation)
-}
-
-#[cfg(not(feature = "mutations"))]
-#[inline(always)]
-pub(crate) fn is(_: Mutation) -> bool {
-    false
 }

@@ -23,7 +23,6 @@ use port::Status;
 pub use counters::{MapCacheCounters, Memory, WriteCounters};
 pub use least::Least;
 pub use one_of::OneOf;
-pub use port::mutations;
 pub use runner::{Block, Ended, Halt, Job, Runner, pieces};
 pub use target::{Over, Start, Target};
 pub use victim::{Victim, VictimPolicy};

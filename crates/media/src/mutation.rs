@@ -1,6 +1,6 @@
 //! Ways to break what several targets promise together, to see that tests find them.
 
-ftl::mutations! {
+port::mutations! {
     /// A way to break a promise.
     pub enum Mutation {
         /// A flush of all goes to the first target only.

@@ -1,9 +1,9 @@
 //! Ways to break promises on purpose, to see that tests find them.
 
 /// Makes an enum of such ways, with `ALL` of them, and beside it `is`, which asks for one, and
-/// `set`, which has this thread break one from then on, or none. Only with the feature
-/// `mutations` of the crate where it stands, which nothing but tests has; without it every
-/// question is answered no, at compile time.
+/// `set`, which has this thread break one from then on, or none. Only in tests of the crate where
+/// it stands and with its feature `mutations`, which nothing but tests has; else every question
+/// is answered no, at compile time.
 #[macro_export]
 macro_rules! mutations {
     (
@@ -19,7 +19,7 @@ macro_rules! mutations {
             pub const ALL: [$name; [$($name::$one),+].len()] = [$($name::$one),+];
         }
 
-        #[cfg(feature = "mutations")]
+        #[cfg(any(test, feature = "mutations"))]
         mod current {
             use std::cell::Cell;
 
@@ -39,7 +39,7 @@ macro_rules! mutations {
             }
         }
 
-        #[cfg(not(feature = "mutations"))]
+        #[cfg(not(any(test, feature = "mutations")))]
         mod current {
             #[inline(always)]
             pub(crate) fn is(_: super::$name) -> bool {
@@ -48,7 +48,7 @@ macro_rules! mutations {
         }
 
         pub(crate) use current::is;
-        #[cfg(feature = "mutations")]
+        #[cfg(any(test, feature = "mutations"))]
         pub use current::set;
     };
 }

@@ -1,6 +1,6 @@
 //! Ways to break what the target promises, to see that tests find them.
 
-ftl::mutations! {
+port::mutations! {
     /// A way to break a promise.
     pub enum Mutation {
         /// What a read brought from a remote drive is kept though its block was changed

@@ -127,13 +127,7 @@ pub fn live(plan: &Plan) -> Outcome {
         Some(Break::Batch(broken)) => Some(broken),
         _ => None,
     };
-    targets::batch::mutation::set(match broken {
-        Some(BatchBreak::Inside(mutation)) => Some(mutation),
-        _ => None,
-    });
-    let outcome = live_with(plan, World::new(Drive::of(plan), broken, plan.traced));
-    targets::batch::mutation::set(None);
-    outcome
+    live_with(plan, World::new(Drive::of(plan), broken, plan.traced))
 }
 
 #[cfg(test)]

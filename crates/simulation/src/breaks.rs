@@ -96,7 +96,7 @@ impl Break {
     pub fn all() -> impl Iterator<Item = Break> {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
         let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
-        let blocks = blocks.chain(drivefile::mutation::Mutation::ALL.map(Break::File));
+        let blocks = blocks.chain(drivefile::mutation::Mutation::CUT.map(Break::File));
         let blocks = blocks.chain(drivefile::mutation::Mutation::FAILING.map(Break::File));
         let blocks = blocks.chain(parity::mutation::Mutation::ALL.map(Break::Parity));
         let blocks = blocks.chain(device::mutation::Mutation::ALL.map(Break::ReadCache));
@@ -111,6 +111,41 @@ impl Break {
     /// The one of this name, as `Debug` writes it.
     pub fn named(name: &str) -> Option<Break> {
         Break::all().find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
+    }
+
+    /// From now on this thread breaks this promise, if it is one of the crates below, until what
+    /// this gives is dropped.
+    pub(crate) fn plant(broken: Option<Break>) -> Planted {
+        match broken {
+            Some(Break::File(one)) => drivefile::mutation::set(Some(one)),
+            Some(Break::Parity(one)) => parity::mutation::set(Some(one)),
+            Some(Break::ReadCache(one)) => device::mutation::set(Some(one)),
+            Some(Break::Protected(one)) => nvram::mutation::set(Some(one)),
+            Some(Break::Inside(one)) => targets::pblk::mutation::set(Some(one)),
+            Some(Break::Batch(BatchBreak::Inside(one))) => targets::batch::mutation::set(Some(one)),
+            Some(Break::Keyed(one)) => targets::kv::mutation::set(Some(one)),
+            Some(Break::Served(one)) => exports::redis::mutation::set(Some(one)),
+            Some(Break::Shared(one)) => media::mutation::set(Some(one)),
+            _ => {}
+        }
+        Planted
+    }
+}
+
+/// A break that is planted. With it goes whatever this thread breaks, also where a life panics.
+pub(crate) struct Planted;
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        drivefile::mutation::set(None);
+        parity::mutation::set(None);
+        device::mutation::set(None);
+        nvram::mutation::set(None);
+        targets::pblk::mutation::set(None);
+        targets::batch::mutation::set(None);
+        targets::kv::mutation::set(None);
+        exports::redis::mutation::set(None);
+        media::mutation::set(None);
     }
 }
 

@@ -10,7 +10,6 @@ use targets::kv::mutation::Mutation;
 use targets::kv::{KvConfig, KvError, reserve_chunks};
 use workload::Rng;
 
-use crate::breaks::Break;
 use crate::life::{Outcome, live_with};
 use crate::plan::Plan;
 use crate::setup::Setup;
@@ -147,13 +146,7 @@ pub(crate) fn may_refuse(error: &KvError, unread: bool) -> bool {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
-    targets::kv::mutation::set(match plan.broken {
-        Some(Break::Keyed(mutation)) => Some(mutation),
-        _ => None,
-    });
-    let outcome = live_with(plan, World::new(Drive::of(plan), plan.traced));
-    targets::kv::mutation::set(None);
-    outcome
+    live_with(plan, World::new(Drive::of(plan), plan.traced))
 }
 
 #[cfg(test)]

@@ -40,10 +40,6 @@ pub struct Outcome {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
-    drivefile::mutation::set(match plan.broken {
-        Some(Break::File(mutation)) => Some(mutation),
-        _ => None,
-    });
     match plan.stack() {
         Over::Blocks | Over::Layers => live_with_blocks(plan, plan.setup()),
         Over::Batches => batched::live(plan),
@@ -56,22 +52,6 @@ pub fn live(plan: &Plan) -> Outcome {
 
 /// Lives a life of a block target with this set-up.
 pub(crate) fn live_with_blocks(plan: &Plan, setup: Setup) -> Outcome {
-    targets::pblk::mutation::set(match plan.broken {
-        Some(Break::Inside(mutation)) => Some(mutation),
-        _ => None,
-    });
-    parity::mutation::set(match plan.broken {
-        Some(Break::Parity(mutation)) => Some(mutation),
-        _ => None,
-    });
-    device::mutation::set(match plan.broken {
-        Some(Break::ReadCache(mutation)) => Some(mutation),
-        _ => None,
-    });
-    nvram::mutation::set(match plan.broken {
-        Some(Break::Protected(mutation)) => Some(mutation),
-        _ => None,
-    });
     live_with(plan, Machine::new(setup, plan.broken, plan.traced))
 }
 
@@ -187,6 +167,7 @@ pub(crate) fn refuses(starts: u32) -> Violation {
 
 /// Lives the life of a plan with its drive and host.
 pub(crate) fn live_with<L: Living>(plan: &Plan, living: L) -> Outcome {
+    let _planted = Break::plant(plan.broken);
     let (rng, late) = (Rng::new(plan.seed, 2), Rng::new(plan.seed, LATE));
     let disk = Rng::new(plan.seed, DISK);
     let mut life = Life { living, rng, late, disk, read_only: 0 };

@@ -5,10 +5,9 @@
 //! write that was answered, and each that a reply told of, is there or was overwritten by one
 //! that may have come later. So no reply is seen before all is durable that it tells of.
 
-use exports::redis::mutation::{self, Mutation};
+use exports::redis::mutation::Mutation;
 use workload::Rng;
 
-use crate::breaks::Break;
 use crate::life::{Outcome, live_with};
 use crate::plan::Plan;
 use crate::tree::Host;
@@ -78,13 +77,7 @@ impl Served {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
-    mutation::set(match plan.broken {
-        Some(Break::Served(mutation)) => Some(mutation),
-        _ => None,
-    });
-    let outcome = live_with(plan, World::new(Served::of(plan), plan.traced));
-    mutation::set(None);
-    outcome
+    live_with(plan, World::new(Served::of(plan), plan.traced))
 }
 
 /// Ways to break the server's promises.

@@ -7,10 +7,9 @@
 //! Operations of the flash fail and are late, and what fails is an excuse for the target that
 //! it struck, and for no other.
 
-use media::mutation::{self, Mutation};
+use media::mutation::Mutation;
 use workload::Rng;
 
-use crate::breaks::Break;
 use crate::life::{Outcome, live_with};
 use crate::machine::Machine;
 use crate::plan::Plan;
@@ -79,25 +78,15 @@ pub fn breaks() -> impl Iterator<Item = Mutation> {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
-    mutation::set(match plan.broken {
-        Some(Break::Shared(mutation)) => Some(mutation),
-        _ => None,
-    });
-    targets::kv::mutation::set(match plan.broken {
-        Some(Break::Keyed(mutation)) => Some(mutation),
-        _ => None,
-    });
     let Drive { setup, depth, names, most } = Drive::of(plan);
     let machine = Machine::new(setup, plan.broken, plan.traced);
-    let outcome = live_with(plan, World::new(machine, names, most, depth));
-    mutation::set(None);
-    targets::kv::mutation::set(None);
-    outcome
+    live_with(plan, World::new(machine, names, most, depth))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::breaks::Break;
     use crate::counts::Counts;
     use crate::plan::Over;
 

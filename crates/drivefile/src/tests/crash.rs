@@ -402,7 +402,7 @@ fn crashes_do_lose_what_was_not_flushed() {
 /// The order of writing, broken on purpose, is found.
 #[test]
 fn each_break_of_the_order_is_found() {
-    for broken in Mutation::ALL {
+    for broken in Mutation::CUT {
         mutation::set(Some(broken));
         let found = (0..300).any(|seed| std::panic::catch_unwind(|| run(seed)).is_err());
         mutation::set(None);

@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use drivefile::mutation::Mutation as FileMutation;
 use port::Ring;
 use simulation::batched::BatchBreak;
-use simulation::{Break, Plan, live, meant, note_panics};
+use simulation::{Break, Over, Plan, live, meant, note_panics};
 use targets::batch::mutation::Mutation as BatchMutation;
 use targets::kv::mutation::Mutation as KvMutation;
 use targets::pblk::mutation::Mutation;
@@ -75,4 +75,22 @@ fn a_panic_that_nobody_meant_is_none_that_finds() {
     assert!(!said(|| assert_ne!(std::hint::black_box(None::<u8>).unwrap(), 0)));
     // An assertion of what is simulated.
     assert!(said(|| drop(Ring::<u8>::new(0))));
+}
+
+/// Where the next life is of another kind, and where a life ended in a panic.
+#[test]
+fn what_is_broken_is_broken_in_one_life() {
+    note_panics(true);
+    let is_changed = |broken: Mutation| {
+        (0..8).any(|seed| {
+            let plan =
+                Plan { seed, cycles: 2, broken: None, traced: None, over: Some(Over::Trees) };
+            let sound = live(&plan).hash;
+            finds(Break::Inside(broken), seed);
+            live(&plan).hash != sound
+        })
+    };
+    let changed: Vec<_> = Mutation::ALL.into_iter().filter(|&broken| is_changed(broken)).collect();
+    note_panics(false);
+    assert!(changed.is_empty(), "still broken in the next life: {changed:?}");
 }

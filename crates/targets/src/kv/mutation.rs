@@ -1,6 +1,6 @@
 //! Ways to break the target's promises on purpose, to see that its tests find them.
 
-ftl::mutations! {
+port::mutations! {
     /// A way to break a promise.
     pub enum Mutation {
         /// Rows of an old value are given up before the record of the new one is programmed.

@@ -1,6 +1,6 @@
 //! Ways to break the target's promises on purpose, to see that the simulator finds them.
 
-ftl::mutations! {
+port::mutations! {
     /// A way to break a promise.
     pub enum Mutation {
         /// A checkpoint leaves out every third changed page of the map.
