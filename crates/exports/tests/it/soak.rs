@@ -11,20 +11,38 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use port::random::Random;
+
 /// Threads that attack, and connections of each.
 const THREADS: u64 = 2;
 const SOCKETS: usize = 24;
 
-pub struct Dice(pub u64);
+/// The tests that a way to attack is of.
+macro_rules! attacks {
+    ($attack_it:ident) => {
+        #[test]
+        #[ignore = "long: see ATTACKS"]
+        fn random_attacks() {
+            $attack_it();
+        }
+
+        /// Some in every run of the tests.
+        #[test]
+        fn some_random_attacks() {
+            if std::env::var_os("ATTACKS").is_none() {
+                $attack_it();
+            }
+        }
+    };
+}
+pub(crate) use attacks;
+
+pub struct Dice(Random);
 
 impl Dice {
     /// A number below `n`.
     pub fn roll(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let drawn = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        ((drawn * u128::from(n)) >> 64) as u64
+        self.0.below(n)
     }
 
     /// One of some.
@@ -125,7 +143,7 @@ pub fn soak(
             .map(|n| {
                 let (attack, is_over, made) = (&attack, &is_over, &made);
                 scope.spawn(move || {
-                    let mut dice = Dice(seed.wrapping_mul(1000).wrapping_add(n + 1));
+                    let mut dice = Dice(Random::new(seed, n));
                     let new = || Attacker { sock: None, stage: 0, did: false };
                     let mut sockets: Vec<Attacker> = (0..SOCKETS).map(|_| new()).collect();
                     while made.load(Ordering::Relaxed) < attacks && !is_over.load(Ordering::Relaxed)

@@ -4,43 +4,34 @@ use std::sync::atomic::Ordering;
 
 use exports::nbd::protocol::{self, EINVAL, EIO, ENOSPC, OK};
 use exports::nbd::{Client, ClientError, ListenAddr};
+use port::random::Random;
 use port::{BlockOp, BlockReq, Shape};
 
 use super::ram::{BAD, Ram};
 use super::{SHAPE, ask, ask_fua, read, serve, serve_on, write};
-
-/// Numbers that look random, from a seed.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % below
-    }
-}
 
 const BIG: Shape = Shape { bytes: 4 << 20, ..SHAPE };
 
 /// Random requests of all kinds, several in flight on disjoint ranges.
 fn against_model(client: &mut Client, seed: u64, rounds: usize) -> Vec<u8> {
     const LANES: u64 = 8;
-    let mut dice = Dice(seed);
+    let mut dice = Random::new(seed, 0);
     let mut model = vec![0u8; BIG.bytes as usize];
     let lane = BIG.bytes / LANES;
     for round in 0..rounds {
         let mut expected = Vec::new();
         for i in 0..LANES {
-            let sectors = if dice.roll(8) == 0 { lane / 512 } else { 24 };
-            let len = (1 + dice.roll(sectors)) * 512;
+            let sectors = if dice.below(8) == 0 { lane / 512 } else { 24 };
+            let len = (1 + dice.below(sectors)) * 512;
             // Lane 0 begins past the address that cannot be read.
             let low = if i == 0 { BAD + 512 } else { i * lane };
             let high = (i + 1) * lane;
             let len = len.min(high - low);
-            let offset = low + dice.roll((high - low - len) / 512 + 1) * 512;
+            let offset = low + dice.below((high - low - len) / 512 + 1) * 512;
             let range = offset as usize..(offset + len) as usize;
-            let fua = dice.roll(3) == 0;
+            let fua = dice.below(3) == 0;
             let data: Vec<u8> = (0..len).map(|j| (j / 7 + round as u64 * 31 + i) as u8).collect();
-            let (op, data) = match dice.roll(8) {
+            let (op, data) = match dice.below(8) {
                 0..3 => (BlockOp::Read, vec![]),
                 3..6 => (BlockOp::Write, data),
                 6 => (BlockOp::Trim, vec![]),

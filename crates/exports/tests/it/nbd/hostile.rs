@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use exports::Limits;
 use exports::nbd::protocol::*;
 use exports::nbd::{Client, ListenAddr};
+use port::random::Random;
 
-use super::commands::Dice;
 use super::negotiation::{go, greet, works};
 use super::ram::Ram;
 use super::{Rig, SHAPE, read, serve, serve_with, socket, write};
@@ -151,17 +151,17 @@ fn leaving_with_requests_in_flight_is_survived() {
 
 #[test]
 fn noise_after_a_good_start_is_survived() {
-    let mut dice = Dice(7);
+    let mut dice = Random::new(7, 0);
     beside_a_good_client(|rig| {
         for _ in 0..60 {
             let mut sock = rig.raw();
-            let stage = dice.roll(3);
+            let stage = dice.below(3);
             if stage == 1 {
                 greet(&mut sock, 3);
             } else if stage == 2 {
                 go(&mut sock);
             }
-            let noise: Vec<u8> = (0..dice.roll(400)).map(|_| dice.roll(256) as u8).collect();
+            let noise: Vec<u8> = (0..dice.below(400)).map(|_| dice.below(256) as u8).collect();
             // The server may have closed already.
             let _ = sock.write_all(&noise);
             let _ = sock.shutdown(std::net::Shutdown::Write);

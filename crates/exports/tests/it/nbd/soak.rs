@@ -9,7 +9,7 @@ use port::Shape;
 
 use super::ram::Ram;
 use super::{SHAPE, read, serve_with, socket, write};
-use crate::soak::{Attacker, Dice, soak};
+use crate::soak::{Attacker, Dice, attacks, soak};
 
 /// What the working client has for itself, in bytes.
 const OURS: u64 = 1 << 20;
@@ -108,19 +108,7 @@ fn attack(dice: &mut Dice, client: &mut Attacker) {
     }
 }
 
-#[test]
-#[ignore = "long: see ATTACKS"]
-fn random_attacks() {
-    attack_it();
-}
-
-/// Some in every run of the tests.
-#[test]
-fn some_random_attacks() {
-    if std::env::var_os("ATTACKS").is_none() {
-        attack_it();
-    }
-}
+attacks!(attack_it);
 
 fn attack_it() {
     let limits = Limits {

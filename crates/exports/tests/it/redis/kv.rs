@@ -26,51 +26,12 @@ fn served(sync: Sync) -> Served {
 
 #[test]
 fn commands_do_what_a_map_would() {
-    let served = served(Sync::Always);
-    let mut runner = TestRunner::deterministic();
-    let mut client = served.connect();
-    let mut model = talk(&mut client, &mut runner, b'a', 60, false);
-    assert_eq!(client.ask("DBSIZE"), model.ask(&[b"DBSIZE".to_vec()]));
-    let keys: Vec<_> = model.0.keys().cloned().collect();
-    let sorted = |mut keys: Vec<Vec<u8>>| {
-        keys.sort();
-        keys
-    };
-    assert_eq!(sorted(scan(&mut client, " COUNT 7")), keys);
-    let matching: Vec<_> = keys.iter().filter(|key| key.ends_with(b"1")).cloned().collect();
-    assert_eq!(sorted(scan(&mut client, " MATCH *1")), matching);
-    assert_eq!(client.ask("FLUSHALL"), ok());
-    assert_eq!(client.ask("DBSIZE"), Reply::Int(0));
-    assert!(scan(&mut client, "").is_empty());
-    drop(client);
-    let report = served.end();
-    assert_eq!((report.connections, report.faults, report.refused), (1, 0, 0));
-    assert!(report.commands > 500 && report.flushes > 10, "{report:?}");
+    does_what_a_map_would(served(Sync::Always), false);
 }
 
 #[test]
 fn many_connections_do_not_see_each_other() {
-    for sync in [Sync::Always, Sync::No] {
-        let served = served(sync);
-        std::thread::scope(|scope| {
-            for i in 0..8u8 {
-                let mut client = served.connect();
-                scope.spawn(move || {
-                    let rng = proptest::test_runner::TestRng::from_seed(
-                        proptest::test_runner::RngAlgorithm::ChaCha,
-                        &[i; 32],
-                    );
-                    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-                    talk(&mut client, &mut runner, b'a' + i, 12, false);
-                    for _ in 0..20 {
-                        assert!(matches!(client.ask("INCR n"), Reply::Int(_)));
-                    }
-                });
-            }
-        });
-        assert_eq!(served.connect().ask("GET n"), bulk("160"));
-        assert_eq!(served.end().faults, 0);
-    }
+    [Sync::Always, Sync::No].into_iter().for_each(|sync| many_at_once(served(sync), false));
 }
 
 /// A value is as long as the drive lets it be; what is longer is refused and harms nobody.

@@ -6,7 +6,7 @@ use exports::Limits;
 use exports::redis::{Options, Sync};
 
 use super::{Reply, Served, encode, ok};
-use crate::soak::{Attacker, Dice, soak};
+use crate::soak::{Attacker, Dice, attacks, soak};
 
 /// Words that commands are made of.
 const NAMES: &[&str] = &[
@@ -135,19 +135,7 @@ fn attack(dice: &mut Dice, client: &mut Attacker) {
     }
 }
 
-#[test]
-#[ignore = "long: see ATTACKS"]
-fn random_attacks() {
-    attack_it();
-}
-
-/// Some in every run of the tests.
-#[test]
-fn some_random_attacks() {
-    if std::env::var_os("ATTACKS").is_none() {
-        attack_it();
-    }
-}
+attacks!(attack_it);
 
 fn attack_it() {
     let limits = Limits {
