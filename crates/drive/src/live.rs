@@ -305,9 +305,8 @@ impl Seen for Link<BoxedBatch> {
         (writes.failures, writes.bytes) = (done.failed_batches, done.user * BLOCK_BYTES);
         flushes.requests = done.flushes;
         let row = u64::from(drive.lower().geometry().row_blocks());
-        let metadata = done.log_rows * row + done.table_pages;
-        // Pages that came again in their batch are not programmed.
-        let user = done.user - done.superseded;
+        let metadata = (done.log_rows * row + done.table_pages).saturating_sub(done.in_log);
+        let user = done.placed;
         let written = WriteCounters {
             user,
             gc: done.programmed.saturating_sub(user + done.padding + metadata),
@@ -474,6 +473,28 @@ mod tests {
         assert!(parity.unwrap() > 25 && folds.is_none(), "{parity:?}");
         // Little, if anything, was collected by then.
         assert!(seen.written.user > 0 && seen.written.gc < parity.unwrap() / 2, "{seen:?}");
+    }
+
+    /// A page that comes again in its batch was written once, and what was written is what
+    /// was programmed, each block for one reason.
+    #[test]
+    fn batches_tell_what_was_programmed_for_whom() {
+        let config = config_of("batch", "", &[]);
+        let medium = memory::medium(&config, BLOCK_BYTES as u32).unwrap();
+        let device = new_device(&config, 1, medium.into()).unwrap();
+        let mut drive = Link::new(LinkTiming::default(), batched::start(&config, device).unwrap());
+        let mut now = drive.below().now();
+        for page in 0..100 {
+            let mut buffer = Buffer::zeroed(4 * BLOCK_BYTES as usize).unwrap();
+            Desc::write(&[page; 3], &[], buffer.bytes_mut());
+            let done = act(&mut drive, now, BatchOp::WriteBatch, 0, buffer);
+            assert!(done.status.is_ok());
+            now = done.at;
+        }
+        let written = drive.glimpse(now).written;
+        assert_eq!((written.user, written.absorbed), (100, 200));
+        let sum = written.user + written.gc + written.padding + written.metadata;
+        assert_eq!(sum, drive.below().counters().programmed, "{written:?}");
     }
 
     /// A die at work when the drive is lent tells what is left of that, not the drive's whole

@@ -63,7 +63,7 @@ impl Works for BoxedBatch {
     fn work(&self) -> Work {
         let c = self.counters();
         Work {
-            user: c.user - c.superseded,
+            user: c.placed,
             programmed: c.programmed,
             collections: c.collections,
             checkpoints: c.checkpoints,

@@ -9,8 +9,10 @@ pub struct BatchCounters {
     pub batches: u64,
     /// Batches that failed, refused ones too.
     pub failed_batches: u64,
-    /// Logical pages taken to be written.
+    /// Logical pages taken to be written, those that came again later in their batch not.
     pub user: u64,
+    /// Those of them that were programmed, each once however often its program failed.
+    pub placed: u64,
     /// Logical pages given up.
     pub given_up: u64,
     /// Pages of batches that came again later in their batch: never written.
@@ -27,6 +29,8 @@ pub struct BatchCounters {
     pub padding: u64,
     /// Rows of log written, failed tries too.
     pub log_rows: u64,
+    /// Blocks of them that are pages of batches: of the host, collection or tables.
+    pub in_log: u64,
     /// Pages of tables written.
     pub table_pages: u64,
     /// Pages of MAP read.

@@ -312,7 +312,11 @@ impl<D: OpenChannel> Batch<D> {
         for Placed { item, last, from, .. } in &placed {
             if *last && *from == 0 {
                 let write = &self.writes[item.write as usize];
-                for n in write.data() - write.in_row..write.data() {
+                let pages = write.data() - write.in_row..write.data();
+                if current.attempt == 0 {
+                    self.count_placed(item.write, pages.clone());
+                }
+                for n in pages {
                     self.set_new(item.write, n, Location::at(Ppa(at.0 + block as u64), true));
                     let bytes = &mut data[block * BLOCK..][..BLOCK];
                     self.fill_page(
@@ -325,6 +329,7 @@ impl<D: OpenChannel> Batch<D> {
                 }
             }
         }
+        self.counters.in_log += (block - records) as u64;
         for i in block..row_blocks {
             data[i * BLOCK..][..BLOCK].fill(0);
             Tag { id: PAD, seq: 0 }.store(&mut tags[i * TAG_BYTES..]);

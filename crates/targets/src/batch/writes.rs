@@ -7,6 +7,8 @@
 //! durable and all batches before it in the log are installed, its places are
 //! entered into MAP and GBITV in one go, and it is acknowledged.
 
+use std::ops::Range;
+
 use device::{Content, OpenChannel, VectorOp};
 use flash::{BlockBits, Ppa, TAG_BYTES, Tag};
 use port::{BatchDone, BatchOp, BatchReq, Buffer, Desc, Status, Time};
@@ -335,11 +337,22 @@ impl<D: OpenChannel> Batch<D> {
                 Tag { id: PAD, seq: 0 }.store(tag);
             }
             self.counters.padding += (blocks - count as usize) as u64;
+            self.count_placed(id, from as usize..(from + count) as usize);
             let cookie = Cookie::Pages(id, row);
             self.send(cookie, VectorOp::Write, content, at, blocks as u8, buffer);
             sent = true;
         }
         sent
+    }
+
+    /// Counts pages of a batch, by positions in its list, whose row is sent. What failed
+    /// before was counted then.
+    pub(super) fn count_placed(&mut self, id: u32, positions: Range<usize>) {
+        let write = &self.writes[id as usize];
+        if write.stream == Stream::User {
+            let is_new = |n: &&u16| write.was[**n as usize] == Location::NONE;
+            self.counters.placed += write.list[positions].iter().filter(is_new).count() as u64;
+        }
     }
 
     /// A row of pages is over.

@@ -55,6 +55,9 @@ fn of_a_page_that_comes_twice_the_later_write_wins() {
     assert!(done.status.is_ok());
     let values: Vec<u64> = (5..8).map(|lpid| run.value(&mut world, lpid)).collect();
     assert_eq!((values, run.target.counters().superseded), (vec![5, 2, 4], 2));
+    let c = run.target.counters();
+    assert_eq!((c.user, c.placed), (3, 3), "what came again is in neither");
+    assert!(c.in_log <= c.log_rows * u64::from(world.setup.geometry().row_blocks()), "{c:?}");
     world.power_off(run);
 }
 
