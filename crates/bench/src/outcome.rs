@@ -239,8 +239,13 @@ impl Outcome {
             notes.push(("read-only", READ_ONLY.into()));
         }
         if self.new_drive {
-            let text = "not preconditioned: rates fall once it was written over; --precondition \
-                        steady";
+            let collected = self.report.gc.is_some_and(|gc| gc.collections > 0);
+            let text = if collected {
+                "not preconditioned: figures are of the new drive and of the one that was written \
+                 over; --precondition steady"
+            } else {
+                "not preconditioned: rates fall once it was written over; --precondition steady"
+            };
             notes.push(("new drive", text.into()));
         }
         if self.jobs.is_empty()

@@ -108,6 +108,13 @@ pub struct Amplification {
     pub metadata: f64,
 }
 
+/// What collection did.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Collection {
+    pub collections: u64,
+}
+
 /// What parity cost.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[allow(missing_docs)]
@@ -220,6 +227,8 @@ pub struct Run {
     pub read: Option<Direction>,
     pub write: Option<Direction>,
     pub write_amplification: Option<Amplification>,
+    /// Where the drive tells.
+    pub gc: Option<Collection>,
     pub steady: Option<Steady>,
     pub cpu: Cpu,
     pub series: Vec<Row>,
@@ -367,7 +376,12 @@ impl Run {
             doubts.push("stopped before its end".into());
         }
         if self.new_drive {
-            doubts.push("a new drive: rates fall once it was written over".into());
+            let collected = self.gc.is_some_and(|gc| gc.collections > 0);
+            let what = match collected {
+                true => "a new drive that was written over: figures are of both its states",
+                false => "a new drive: rates fall once it was written over",
+            };
+            doubts.push(what.into());
         }
         match self.steady {
             Some(Steady { reached: false, rounds, .. }) => {
@@ -564,6 +578,13 @@ pub(crate) mod tests {
         falls["steady"] = Value::Null;
         let falls = Run::from_json("a", falls).unwrap();
         assert!(falls.doubts()[0].starts_with("no steady state was sought"));
+        let mut new = report(&[1e5; 6]);
+        new["new_drive"] = true.into();
+        for (collections, says) in [(0, "rates fall"), (1, "both its states")] {
+            new["gc"] = json!({ "collections": collections, "moved": 3, "copied": 0 });
+            let doubts = Run::from_json("a", new.clone()).unwrap().doubts();
+            assert!(doubts.len() == 1 && doubts[0].contains(says), "{doubts:?}");
+        }
         let mut doubtful = report(&[10.0]);
         doubtful["void"] = "it read nothing".into();
         doubtful["steady"]["reached"] = false.into();

@@ -331,6 +331,7 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
             "store": m.store_amplification(),
             "drive": m.drive_amplification(),
         },
+        "new_drive": m.new_drive,
         "missing": m.missing,
         "errors": m.errors,
         "interrupted": m.interrupted,
@@ -416,6 +417,11 @@ fn to_text(setup: &Setup, m: &Measured) -> String {
             None => collections,
         },
     );
+    if m.new_drive {
+        let text = "it never collected: rates fall once it was written over; more --ops, or a \
+                    smaller size=";
+        line("new drive", text.into());
+    }
     if m.interrupted {
         line("stopped", "before its end: the figures are those so far".into());
     }

@@ -69,6 +69,8 @@ pub struct Measured {
     pub blocks_written: u64,
     /// What the drive did.
     pub work: Work,
+    /// It was written, and had never collected anything when the run ended.
+    pub new_drive: bool,
     /// Of its operations, those whose records were not there and may not have to be.
     pub missing: u64,
     /// Operations that failed or gave wrong data, also while the cache was warmed and when
@@ -140,6 +142,7 @@ impl Mark {
         let least = host.min(all.saturating_sub(host));
         let store = b.ticks.since(&a.ticks);
         let time = HostTime { all: wall, waiting: b.waiting - a.waiting, store };
+        let work = b.work.since(&a.work);
         let log = |(a, b): (LogCounters, LogCounters)| LogCounters {
             recovered: b.recovered,
             ..b.since(&a)
@@ -155,7 +158,8 @@ impl Mark {
             pages_written: b.written - a.written,
             blocks_written: b.blocks - a.blocks,
             log: a.log.zip(b.log).map(log),
-            work: b.work.since(&a.work),
+            new_drive: work.programmed > 0 && b.work.collections == 0,
+            work,
             missing: 0,
             errors: 0,
             first_error: None,

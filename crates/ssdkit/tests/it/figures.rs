@@ -64,7 +64,10 @@ fn a_new_drive_that_is_written_is_told() {
     let line = "bench mem:tlc,size=256M,store=none --qd 4 --ios 2k --rw";
     let (text, all) = told(&format!("{line} randwrite"));
     assert!(text.contains("new drive   not preconditioned: ") && all["new_drive"] == true);
+    assert!(text.contains("rates fall once it was written over"), "{text}");
     assert!(all["open_loop"].is_null());
+    let (text, _) = told(&format!("{line} randwrite --bs 64k").replace("2k", "41k"));
+    assert!(text.contains("of the new drive and of the one that was written over"), "{text}");
     for rest in ["randread", "randwrite --precondition seq", "trim --precondition none"] {
         let (text, all) = told(&format!("{line} {rest}"));
         assert!(!text.contains("new drive ") && all["new_drive"] == false, "{rest}: {text}");

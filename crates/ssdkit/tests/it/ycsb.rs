@@ -54,6 +54,7 @@ fn no_drive_programs_less_than_its_store_gave_it() {
         let report = json(Path::new("."), &line);
         let drive = of(&report, "/write_amplification/drive");
         assert!((1.0..4.0).contains(&drive), "{line}: {drive}");
+        assert_eq!(report["new_drive"], number(&report["drive_work"]["collections"]) == 0);
     }
 }
 
