@@ -16,7 +16,7 @@ use port::Time;
 use rules::decision::{Collect, Depth, Fill, Migrate};
 use rules::explain::{Explained, explain};
 use rules::request::MOST_BLOCKS;
-use rules::syntax::{Application, Set};
+use rules::syntax::{ActionKind, Application, Most, Set};
 use rules::{
     Budget, Checked, Compiled, Decision, Entry, Interpreter, Op, Problem, Request, Verdict, View,
     check, parse_bytes,
@@ -469,6 +469,7 @@ fn outcome(set: &Set, request: &Request, explained: &Explained) -> Vec<String> {
     if delay > 0 {
         all.push(format!("after {}", Time(delay)));
     }
+    all.extend(rates(set, explained));
     if let Some(Depth { most, .. }) = depth {
         all.push(format!("at most {most} under way"));
     }
@@ -483,6 +484,18 @@ fn outcome(set: &Set, request: &Request, explained: &Explained) -> Vec<String> {
         all.push(format!("kept on {}, stored in {}", unit(to), entry(into)));
     }
     all
+}
+
+/// The rates of the limits that the rules which match name.
+fn rates<'s>(set: &'s Set, explained: &'s Explained) -> impl Iterator<Item = String> + 's {
+    let matching = explained.rules.iter().filter(|told| told.matches);
+    let actions = matching.flat_map(|told| &set.rules[told.rule].actions);
+    actions.filter_map(|action| {
+        let ActionKind::Limit(name) = &action.kind else { return None };
+        let limit = set.limits.iter().find(|limit| limit.name.text == name.text)?;
+        let Most::Rate(rate, burst) = limit.most else { return None };
+        Some(format!("paced to {rate} a second, {burst} at once"))
+    })
 }
 
 fn explained_json(set: &Set, request: &Request, explained: &Explained) -> Value {
@@ -505,6 +518,27 @@ fn explained_json(set: &Set, request: &Request, explained: &Explained) -> Value 
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_each_kind_are_explained() {
+        let set = rules::parse(
+            "set a application 0 lba 0..9 limit p rate 100 burst 1 limit d depth 2 limit s share 3 \
+             rule slow priority 2 when op == read then limit p, limit d, limit s \
+             rule all priority 1 when op == read then pass",
+        )
+        .unwrap();
+        let request =
+            Request { op: Op::Read, application: 0, channel: 0, lba: 3, size: 4096, placement: 0 };
+        let view = View { now: 0, idle: 0, temperature: 40, free: 50 };
+        let explained = explain(&set, &Interpreter::new(&set), &request, &view).unwrap();
+        let told = ["as without rules", "paced to 100 a second, 1 at once"];
+        let told = [&told[..], &["at most 2 under way", "with share 3"]].concat();
+        assert_eq!(outcome(&set, &request, &explained), told);
+        let json = explained_json(&set, &request, &explained);
+        assert_eq!(json["outcome"], json!(told));
+    }
+
     #[test]
     fn maps_are_the_state() {
         let set = rules::parse("set a application 0 lba 0..9 map m[1000] of 0..4").unwrap();
