@@ -45,7 +45,12 @@ pub fn run(args: &RunArgs) -> Result<u8, Error> {
     let is_cut = ran.as_ref().is_ok_and(|ran| ran.summary.is_cut);
     // Whatever happened, a drive that has power is shut down.
     let ended = end(disk, is_cut).map_err(|e| e.of_drive(&name));
-    let Ran { summary, synced } = ran?;
+    let Ran { summary, synced } = match ran {
+        Ok(ran) => ran,
+        // What the drive says of its file may be why.
+        Err(e) if ended.is_err() => return both(Err(e), ended).map(|()| 0),
+        Err(e) => return Err(e),
+    };
     let result = both(synced, ended);
     if !args.json {
         say(format!("{name}: {}", summary.text()));

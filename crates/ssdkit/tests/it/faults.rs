@@ -310,6 +310,30 @@ fn full_disk_below(cache: &str) {
     assert!(text.contains("can only be read"), "{text}");
 }
 
+/// A program cannot begin on a drive file whose disk is full: the disk is told, too.
+#[test]
+fn a_full_disk_below_a_program_that_is_to_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_ssdkit");
+    let script = format!(
+        "cd disk && {binary} create a.ssd --profile tlc --size 64M > made && \
+         {{ cat /dev/zero > ballast; {binary} run --drive a.ssd --map ../data -- true; }}"
+    );
+    let Some(mut command) = on_a_small_disk(dir.path(), &script) else {
+        eprintln!("no file system of one's own here: not tested");
+        return;
+    };
+    let out = command.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    if text.contains("supervisor") {
+        eprintln!("LEFT OUT: programs cannot be supervised here: {text}");
+        return;
+    }
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    let why = "ssd:a.ssd: the drive file: writing a block: No space left on device";
+    assert!(text.contains(why) && text.contains("make room on the file system"), "{text}");
+}
+
 /// Runs a command on a drive file whose disk gets full, and on one that is longer than a file
 /// may be: neither is told as flash that gives way. False where that cannot be tried here.
 fn is_told_of_a_full_disk(at: &Path, line: &str) -> bool {
