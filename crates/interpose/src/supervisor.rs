@@ -45,6 +45,8 @@ pub struct Ended {
     pub held: Held,
     /// Whether a signal asked for the end, while the program ran.
     pub was_asked: bool,
+    /// An error of what was in memory that is a file when all had ended. The program was not told.
+    pub lost: Option<Errno>,
 }
 
 /// Runs the program and tells the watcher what it does to the files of the tree, until all its
@@ -464,12 +466,11 @@ impl Supervisor<'_> {
             let path = program.command[0].clone().into();
             return Err(RunError::NoProgram { path, source });
         }
-        // What is refused is told where the end's sync fails.
-        let _ = calls::tell_mapped(&mut self.session);
+        let lost = calls::tell_mapped(&mut self.session).err();
         self.session.sweep(true);
         let code = self.main.code.unwrap_or(128 + libc::SIGKILL);
         let (held, was_asked) = (self.held.effects_held, self.was_asked);
-        Ok(Ended { code, calls: self.calls, held, was_asked })
+        Ok(Ended { code, calls: self.calls, held, was_asked, lost })
     }
 }
 

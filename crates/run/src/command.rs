@@ -106,9 +106,14 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
     let (began, busy) = (Instant::now(), thread_time());
     let ran = interpose::run(&program, &mut tree, &mut on_drive);
     let took = Took { all: began.elapsed(), supervision: thread_time().saturating_sub(busy) };
+    let lost = ran.as_ref().ok().and_then(|ended| ended.lost);
     let mut synced = match on_drive.speculation.as_mut().and_then(|it| it.failed.take()) {
         Some(e) => Err(answered_too_early(&e)),
-        None if on_drive.is_cut || !args.no_sync_at_end => Ok(()),
+        None if on_drive.is_cut => Ok(()),
+        None if !args.no_sync_at_end => lost.map_or(Ok(()), |errno| {
+            let synced = on_drive.files.apply(&Operation::SyncAll).map_err(|e| last_sync(&e));
+            both(synced, Err(memory_lost(&on_drive, errno)))
+        }),
         None => on_drive.finish().map_err(|e| last_sync(&e)),
     };
     if on_drive.is_cut || args.no_sync_at_end || synced.is_err() {
@@ -195,6 +200,14 @@ fn speculation(args: &RunArgs, files: &Files<DriveDisk>) -> Result<Option<Specul
                 .into(),
         )),
     }
+}
+
+/// What was written to memory that is a file is not on the drive, and the program has ended.
+fn memory_lost(on_drive: &OnDrive, errno: rustix::io::Errno) -> Error {
+    let why = on_drive.diverged.clone().unwrap_or_else(|| errno.to_string());
+    Error::Failed(format!(
+        "what the program wrote to memory that is a file (mmap) and did not sync is lost: {why}"
+    ))
 }
 
 fn last_sync(e: &FilesError) -> Error {

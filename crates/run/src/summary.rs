@@ -61,7 +61,7 @@ pub struct Summary {
     speculation: Option<Speculated>,
     changes: u64,
     injected: Vec<(String, u64)>,
-    /// Calls that were answered with an error of the drive.
+    /// Calls that met an error of the drive.
     told: u64,
     refused: Vec<&'static str>,
     diverged: Option<String>,
@@ -233,7 +233,7 @@ impl Summary {
         }
         if self.told > 0 || !self.injected.is_empty() {
             let calls = units::exactly(self.told, "call");
-            let _ = write!(out, "\n{calls} of the program ended with an error of the drive");
+            let _ = write!(out, "\n{calls} of the program met an error of the drive");
         }
         for call in &self.refused {
             let _ = write!(out, "\n{call} was refused: it would have gone past the drive");

@@ -58,8 +58,10 @@ pub struct OnDrive {
     bell: Option<OwnedFd>,
     /// A change that the kernel's view has and the drive has not, and why.
     pub diverged: Option<String>,
-    /// Calls that were answered with an error of the drive.
+    /// Calls that met an error of the drive.
     pub told: u64,
+    /// The call in progress is one of them: it may be told in pieces.
+    is_told: bool,
     is_aborted: bool,
     refused: Vec<&'static str>,
     begun: Instant,
@@ -95,6 +97,7 @@ impl OnDrive {
             bell: None,
             diverged: None,
             told: 0,
+            is_told: false,
             is_aborted: false,
             refused: Vec::new(),
             begun: now,
@@ -129,10 +132,15 @@ impl OnDrive {
         Answer { at, ticket: None, error }
     }
 
-    /// A call is answered with an error.
+    /// A call meets an error.
     fn told(&mut self, e: &FilesError) -> Errno {
-        self.told += 1;
+        self.count_told();
         self.failed(e)
+    }
+
+    /// The call in progress counts once.
+    fn count_told(&mut self) {
+        self.told += u64::from(!std::mem::replace(&mut self.is_told, true));
     }
 
     fn failed(&mut self, e: &FilesError) -> Errno {
@@ -367,6 +375,7 @@ impl Watcher for OnDrive {
     }
 
     fn begins(&mut self) {
+        self.is_told = false;
         self.counts.begins();
     }
 
@@ -376,7 +385,7 @@ impl Watcher for OnDrive {
             return Err(Errno::IO);
         }
         if self.is_aborted && !is_sync {
-            self.told += 1;
+            self.count_told();
             return Err(Errno::ROFS);
         }
         if room::is_too_large(operation) {

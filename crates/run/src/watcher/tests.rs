@@ -39,6 +39,19 @@ fn calls_are_counted_and_not_what_they_are_told_in() {
     assert_eq!((writes.count, writes.bytes, on_drive.changes), (2, 3 * 4096, 4));
 }
 
+/// A call that is told in pieces met an error once, however many of them did.
+#[test]
+fn calls_that_met_an_error_are_counted_and_not_their_pieces() {
+    let mut on_drive = on_drive(None);
+    for calls in 1..3 {
+        on_drive.begins();
+        for page in 0..3 {
+            assert!(on_drive.after(&write(4096 * page)).error.is_some(), "there is no such file");
+        }
+        assert_eq!(on_drive.told, calls);
+    }
+}
+
 /// Whatever one call changes, the power goes with the change that was named.
 #[test]
 fn a_cut_is_at_its_change() {

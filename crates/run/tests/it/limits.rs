@@ -31,6 +31,24 @@ m.flush()";
     }
 }
 
+/// Memory that is a file and larger than the drive: where the program ends without a sync, the run
+/// tells what is lost.
+#[test]
+fn memory_that_the_drive_does_not_take_is_told() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let written = "
+import mmap, os
+f = open(\"f\", \"w+b\"); f.truncate(150 << 20)
+m = mmap.mmap(f.fileno(), 0)
+for n in range(0, 150 << 20, 4096): m[n] = 1";
+    let place = Place::new();
+    let error = place.run(&[], &python(written)).unwrap_err().to_string();
+    assert!(error.contains("(mmap) and did not sync is lost: "), "{error}");
+    assert!(error.contains("No space left"), "{error}");
+}
+
 /// What the drive has no room for the folder does not have either: the next run finds both alike.
 #[test]
 fn names_and_sizes_that_do_not_fit_are_refused() {
