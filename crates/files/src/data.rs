@@ -212,6 +212,16 @@ impl<D: Disk> Files<D> {
         Ok((pages * BLOCK - in_page(offset)).min(left))
     }
 
+    /// How many blocks of 4 KiB a write of so many bytes there would take: of its pages those
+    /// that have no block, and none promised.
+    pub fn new_blocks(&self, inode: Inode, offset: u64, len: u64) -> Result<u64, FilesError> {
+        let end = offset.saturating_add(len);
+        if end > MOST_BYTES {
+            return Err(FilesError::TooLarge(end));
+        }
+        if len == 0 { Ok(0) } else { self.new_pages(inode, page_of(offset), page_of(end - 1)) }
+    }
+
     /// How many of these pages have no block, and none promised.
     fn new_pages(&self, inode: Inode, first: u32, last: u32) -> Result<u64, FilesError> {
         let (extents, dirty) = self.file(inode)?;

@@ -1,21 +1,28 @@
 //! What an operation takes of the drive's room, and of a file's.
 
-use files::{MOST_BYTES, Operation};
+use files::{Files, MOST_BYTES, Operation};
 
 use crate::cached::pages;
+use crate::engine::DriveDisk;
 
 /// Blocks that stay free of data, so that what has filled a drive can be removed again: as many
 /// as some changes of names may need.
 pub const RESERVE: u64 = 256;
 
-/// Blocks that an operation may take.
-pub fn needs(operation: &Operation) -> u64 {
+/// Blocks that an operation may take. What is written over takes none.
+pub fn needs(operation: &Operation, files: &Files<DriveDisk>) -> u64 {
     let blocks = |offset, len| {
         let pages = pages(offset, len);
         pages.end - pages.start
     };
     match operation {
-        Operation::Write { offset, data, .. } => blocks(*offset, data.len() as u64) + RESERVE,
+        Operation::Write { inode, offset, data } => {
+            let len = data.len() as u64;
+            match files.new_blocks(*inode, *offset, len) {
+                Ok(0) => 0,
+                new => new.unwrap_or_else(|_| blocks(*offset, len)) + RESERVE,
+            }
+        }
         Operation::Allocate { offset, len, .. } => blocks(*offset, *len) + RESERVE,
         Operation::Create { .. } | Operation::Link { .. } => RESERVE,
         // What it takes is within what data leave.

@@ -391,7 +391,7 @@ impl Watcher for OnDrive {
         if room::is_too_large(operation) {
             return Err(Errno::FBIG);
         }
-        match room::needs(operation) {
+        match room::needs(operation, &self.files) {
             0 => Ok(()),
             needed => match self.files.has_room(needed) {
                 Ok(true) => Ok(()),

@@ -19,10 +19,16 @@ const ALL: Range<u64> = 0..u64::MAX;
 /// Tells what changed in some pages of a file.
 fn tell_pages(session: &mut Session, inode: Inode, pages: Range<u64>) -> Result<(), Errno> {
     let mut mappings = std::mem::take(&mut session.mappings);
-    let mut failed = Ok(());
+    let (mut failed, mut is_full) = (Ok(()), false);
     let found = mappings.changes(inode, pages, &mut |operation| {
+        // Room is made once: what that brought is for all.
+        let asked = match is_full {
+            true => session.watcher().before(&operation),
+            false => session.ask(&operation),
+        };
+        is_full |= asked == Err(Errno::NOSPC);
         // It is in memory already: who refuses it gets it with the next sync again.
-        let told = session.tell(&operation);
+        let told = asked.and_then(|()| session.tell(&operation));
         failed = failed.and(told);
         told
     });

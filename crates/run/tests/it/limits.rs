@@ -49,6 +49,46 @@ for n in range(0, 150 << 20, 4096): m[n] = 1";
     assert!(error.contains("No space left"), "{error}");
 }
 
+/// Memory that is a file leaves the room by which a drive that is full can be tidied; and what had
+/// no room is written when a file has gone that nobody has open any more.
+#[test]
+fn memory_that_had_no_room_is_written_when_there_is_some() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let written = "
+import mmap, os
+f = os.open(\"x\", os.O_CREAT | os.O_RDWR); os.ftruncate(f, 8 << 20); m = mmap.mmap(f, 8 << 20)
+b = os.open(\"ballast\", os.O_CREAT | os.O_WRONLY)
+try:
+    while True: os.write(b, bytes(range(256)) * 4096)
+except OSError as e: assert e.errno == 28, e
+os.close(b)
+for n in range(0, 8 << 20, 4096): m[n] = 1
+def synced():
+    try: os.fsync(f)
+    except OSError as e: return e.errno
+assert synced() == 28
+os.rename(\"x\", \"y\"); os.mkdir(\"d\"); os.rename(\"y\", \"x\")
+os.unlink(\"ballast\")
+assert synced() is None, synced()
+# What has its blocks needs no more, however full it is.
+b = os.open(\"ballast\", os.O_CREAT | os.O_WRONLY)
+try:
+    while True: os.write(b, bytes(range(256)) * 4096)
+except OSError as e: assert e.errno == 28, e
+for n in range(0, 8 << 20, 4096): m[n] = 2
+assert synced() is None and os.pwrite(f, b\"3\", 4096) == 1 and synced() is None";
+    let found = "
+import sys
+sys.exit(open(\"x\", \"rb\").read()[::4096] != b\"\\x02\\x33\" + b\"\\x02\" * 2046)";
+    for more in [&[][..], &["--speculate"]] {
+        let place = Place::new();
+        assert_eq!(place.run(more, &python(written)).unwrap(), 0, "{more:?}");
+        assert_eq!(place.run(&[], &python(found)).unwrap(), 0, "{more:?}");
+    }
+}
+
 /// What the drive has no room for the folder does not have either: the next run finds both alike.
 #[test]
 fn names_and_sizes_that_do_not_fit_are_refused() {
