@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 use measure::units::{bytes_decimal, count, time_ns};
 use serde_json::{Value, json};
@@ -12,6 +13,10 @@ use crate::waver::waver;
 
 /// Columns of a name at most; what is longer loses its beginning.
 const NAME: usize = 20;
+/// Columns of a setting's name, of a run's figure, and of another run's with how it differs.
+const SETTING: usize = 34;
+const FIRST: usize = 14;
+const OTHER: usize = FIRST + 21;
 /// Settings that are listed.
 pub(crate) const SETTINGS: usize = 40;
 
@@ -185,55 +190,78 @@ impl Comparison {
         }
     }
 
-    /// For a terminal.
+    /// For a terminal of any width.
     pub fn to_text(&self) -> String {
+        self.to_text_in(usize::MAX)
+    }
+
+    /// For a terminal of so many columns: what has no place beside the first run is below, with
+    /// the first run again.
+    pub fn to_text_in(&self, columns: usize) -> String {
         let mut out = String::new();
-        let several = self.names.len() > 1;
         for (number, name) in self.names.iter().enumerate() {
             let _ = writeln!(out, "[{}] {name}", number + 1);
             for doubt in &self.doubts[number] {
                 let _ = writeln!(out, "    - {doubt}");
             }
         }
-        out.push('\n');
         let longest = self.figures.iter().map(|figure| figure.name.chars().count()).max();
         let wide = longest.unwrap_or(0).max(21) + 1;
-        let _ = write!(out, "{:<wide$}{:>14}", "", "[1]");
-        for number in 2..=self.names.len() {
-            let _ = write!(out, "{:>14}{:<21}", format!("[{number}]"), "");
+        for others in self.others_in(columns, wide + FIRST, OTHER) {
+            self.figures_text(wide, others, &mut out);
         }
-        trim_line(&mut out);
-        for figure in &self.figures {
-            let _ = write!(out, "{:<wide$}{:>14}", figure.name, figure.text(0));
-            for run in 1..self.names.len() {
-                let difference = figure.difference_text(run);
-                let _ = write!(out, "{:>14}   {difference:<18}", figure.text(run));
-            }
-            trim_line(&mut out);
-        }
-        if several {
+        if self.names.len() > 1 {
             out.push_str(
                 "\n±: within what it would be in other runs of both, with 95 %, as their rows tell;\n\
                  in brackets: not told apart, as it is less than that; without ±: not known, as rows are \
                  too few or do not tell\n",
             );
-            self.settings_text(&mut out);
+            self.settings_text(columns, &mut out);
         }
         out
     }
 
-    fn settings_text(&self, out: &mut String) {
+    /// The runs that the first is held against, as many at once as fit beside `first` columns,
+    /// each of which takes `other`.
+    fn others_in(&self, columns: usize, first: usize, other: usize) -> Vec<Range<usize>> {
+        let (runs, at_once) = (self.names.len(), (columns.saturating_sub(first) / other).max(1));
+        let groups = (1..runs).step_by(at_once.min(runs));
+        let groups: Vec<_> =
+            groups.map(|from| from..from.saturating_add(at_once).min(runs)).collect();
+        if groups.is_empty() { vec![1..1] } else { groups }
+    }
+
+    fn figures_text(&self, wide: usize, others: Range<usize>, out: &mut String) {
+        let _ = write!(out, "\n{:<wide$}{:>FIRST$}", "", "[1]");
+        for run in others.clone() {
+            let _ = write!(out, "{:>FIRST$}{:<21}", format!("[{}]", run + 1), "");
+        }
+        trim_line(out);
+        for figure in &self.figures {
+            let _ = write!(out, "{:<wide$}{:>FIRST$}", figure.name, figure.text(0));
+            for run in others.clone() {
+                let difference = figure.difference_text(run);
+                let _ = write!(out, "{:>FIRST$}   {difference:<18}", figure.text(run));
+            }
+            trim_line(out);
+        }
+    }
+
+    fn settings_text(&self, columns: usize, out: &mut String) {
         if self.settings.is_empty() {
             out.push_str("\nnothing is set differently\n");
             return;
         }
-        out.push_str("\nset differently\n");
-        for Setting { name, values } in self.settings.iter().take(SETTINGS) {
-            let _ = write!(out, "{name:<34}");
-            for value in apart(values) {
-                let _ = write!(out, " {value:<NAME$}");
+        for others in self.others_in(columns, SETTING + NAME + 1, NAME + 1) {
+            out.push_str("\nset differently\n");
+            for Setting { name, values } in self.settings.iter().take(SETTINGS) {
+                let _ = write!(out, "{name:<SETTING$}");
+                let values = apart(values);
+                for value in values[..1].iter().chain(&values[others.clone()]) {
+                    let _ = write!(out, " {value:<NAME$}");
+                }
+                trim_line(out);
             }
-            trim_line(out);
         }
         if let Some(more) = self.settings.len().checked_sub(SETTINGS).filter(|&n| n > 0) {
             let _ = writeln!(out, "and {more} more: --json has all");

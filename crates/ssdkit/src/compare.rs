@@ -12,6 +12,7 @@ use measure::file::text_of;
 use report::{Comparison, OutFile, Run, charts, page};
 
 use drive::error::Error;
+use load::watch::columns;
 
 /// What `ssdkit compare --help` ends with.
 pub const EXAMPLES: &str = "\
@@ -49,7 +50,7 @@ pub fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Error> {
     if args.json {
         writeln!(out, "{:#}", comparison.to_json())?;
     } else {
-        write!(out, "{}", comparison.to_text())?;
+        write!(out, "{}", comparison.to_text_in(columns()))?;
     }
     out.flush()?;
     if let Some(path) = &args.html {

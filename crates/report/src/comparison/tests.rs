@@ -179,3 +179,32 @@ fn a_run_alone_has_no_differences() {
     let text = Comparison::new(&[run("a", &[1e5; 5])]).to_text();
     assert!(text.contains("IOPS") && !text.contains('%'), "{text}");
 }
+
+/// What has no place beside the first run is below, with the first one again.
+#[test]
+fn runs_fit_the_terminal() {
+    let runs: Vec<Run> = (0..8)
+        .map(|n| {
+            let mut one = report(&[1e5; 5]);
+            one["seed"] = n.into();
+            Run::from_json(&format!("run {n}"), one).unwrap()
+        })
+        .collect();
+    let comparison = Comparison::new(&runs);
+    assert_eq!(comparison.to_text(), comparison.to_text_in(400));
+    let of = |text: &str| text.lines().filter(|line| line.starts_with("IOPS ")).count();
+    for (columns, blocks) in [(0, 7), (80, 7), (120, 4), (200, 2), (400, 1)] {
+        let text = comparison.to_text_in(columns);
+        assert_eq!(of(&text), blocks, "{columns}: {text}");
+        let seeds: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("seed "))
+            .flat_map(str::split_whitespace)
+            .collect();
+        // Each is there, and the first one once a block.
+        assert_eq!((1..8).filter(|n| seeds.contains(&n.to_string().as_str())).count(), 7);
+        let is_table = |line: &&str| line.starts_with(['I', 'l', 's']) && columns >= 80;
+        let longest = text.lines().filter(is_table).map(|line| line.chars().count()).max();
+        assert!(longest.unwrap_or(0) <= columns.max(80), "{columns}: {text}");
+    }
+}
