@@ -25,12 +25,13 @@ fn or_force(path: &str, error: Error) -> Error {
 }
 
 /// How a drive file is made.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Making {
+#[derive(Default)]
+pub struct Making<'a> {
     /// One that is there is replaced, and stays until the new one is whole.
     pub force: bool,
-    /// The file has all of its space from the start, and keeps it.
-    pub preallocate: bool,
+    /// The file has all of its space from the start, and keeps it. Who is here is told which
+    /// part of that is taken, 0 to 1, and may stop it.
+    pub preallocate: Option<&'a mut dyn FnMut(f64) -> bool>,
 }
 
 /// Makes a drive in a file, empty; gives the bytes that it takes on the disk.
@@ -52,8 +53,10 @@ pub fn create(file: &str, config: &DriveConfig, seed: u64, how: Making) -> Resul
     }
     memory::ask_file(file, &config.geometry)?;
     let unfinished = Unfinished::begin(path, how.force).map_err(failed)?;
-    if how.preallocate {
-        unfinished.preallocate(&header).map_err(failed)?;
+    if let Some(go_on) = how.preallocate
+        && !unfinished.preallocate(&header, go_on).map_err(failed)?
+    {
+        return Err(Error::Failed(format!("{file}: stopped before it was made")));
     }
     // As it leaves the factory, with the chunks that are bad from there.
     let medium = unfinished.create(&header).map_err(failed)?;

@@ -49,6 +49,10 @@ pub trait FileIo: Send + Sync {
     /// Whether all of its space was taken before it was needed: then it is kept, and what is
     /// written again is nothing new to the file system, which makes a sync short.
     fn is_preallocated(&self) -> bool;
+    /// Sets space aside for so many bytes, where the system can: then there is room for them.
+    fn set_aside(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Its length in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// Makes it this long; what is new reads as zeros and takes no space.
@@ -306,6 +310,13 @@ impl FileIo for SystemFile {
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&self.file, flags, offset, len).map_err(io::Error::from)
+    }
+
+    fn set_aside(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            set => set.map_err(io::Error::from),
+        }
     }
 
     fn is_preallocated(&self) -> bool {

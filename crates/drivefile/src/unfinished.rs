@@ -66,21 +66,31 @@ impl Unfinished {
 
     /// Takes all the space that the drive's file will have, before it is made in it: by
     /// writing it, as space that the system only sets aside is new to it when it is
-    /// written. The drive then never gives any back.
-    pub fn preallocate(&self, header: &Header) -> Result<(), FileError> {
+    /// written. The drive then never gives any back. `go_on` is told now and then which part
+    /// is done, 0 to 1; where it says no, this gives false, and no drive can be made in it.
+    pub fn preallocate(
+        &self,
+        header: &Header,
+        go_on: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<bool, FileError> {
         header.check()?;
         let failed = |e: io::Error| FileError::system("taking its space", &e);
         let bytes = header.file_bytes();
         self.storage.set_bytes(bytes).map_err(failed)?;
         self.storage.write_durable(0, UNFINISHED).map_err(failed)?;
+        // A disk without room says so before anything is written.
+        self.storage.set_aside(bytes).map_err(failed)?;
         let zeros = vec![0; AT_ONCE];
         let mut at = UNFINISHED.len() as u64;
         while at < bytes {
+            if !go_on(at as f64 / bytes as f64) {
+                return Ok(false);
+            }
             let n = (bytes - at).min(AT_ONCE as u64);
             self.storage.write(at, &zeros[..n as usize]).map_err(failed)?;
             at += n;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes the file of an empty drive in it.

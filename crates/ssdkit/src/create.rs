@@ -20,6 +20,7 @@ use drive::say::harmless;
 use drive::spec::file::is_drive_file;
 use drive::spec::{DriveConfig, MemorySpec, TargetKind};
 use drive::stack;
+use load::watch::Watch;
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -33,8 +34,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         TargetKind::Batch => batched::check(&config, args.seed)?,
         TargetKind::Kv => kv::check(&config, args.seed)?,
     }
-    let how = Making { force: args.force, preallocate: args.preallocate };
-    let used = image::create(&args.file, &config, args.seed, how)?;
+    let used = make(args, &config)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;
     let pus = config.geometry.total_pus();
     if args.json {
@@ -74,6 +74,22 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Makes the file; gives the bytes that it takes on the disk.
+fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
+    let create = |preallocate| {
+        let how = Making { force: args.force, preallocate };
+        image::create(&args.file, config, args.seed, how)
+    };
+    if !args.preallocate {
+        return create(None);
+    }
+    let mut watch = Watch::terminal(None)?;
+    watch.phase("taking space");
+    let used = create(Some(&mut |part| watch.look(part)));
+    watch.end();
+    used
 }
 
 /// What parity takes of the flash, in words, where there is any.

@@ -159,7 +159,7 @@ fn what_a_killed_one_left_is_taken_over_and_what_is_anothers_is_not() {
     }
     // One whose space was taken, and nothing else.
     let left = Unfinished::begin(&path, false).unwrap();
-    left.preallocate(&header(8)).unwrap();
+    assert!(!left.preallocate(&header(8), &mut |_| false).unwrap());
     let image = fs::read(&beside).unwrap();
     drop(left);
     fs::write(&beside, image).unwrap();
