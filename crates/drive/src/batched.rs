@@ -17,7 +17,7 @@ use targets::{Batch, BatchConfig, BatchError};
 
 use crate::backing::Backing;
 use crate::error::Error;
-use crate::fault_rules::{Injected, Layer, Rules};
+use crate::fault_rules::Layer;
 use crate::lower::{self, Flash, Lower};
 use crate::memory;
 use crate::restore::Recovery;
@@ -197,16 +197,6 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     Err(Error::Usage(format!("{name}: {drive} has no {what}: leave it out, or take {instead}")))
 }
 
-/// From now on the fault rules that it was made with strike.
-pub fn begin_faults(drive: &mut BoxedBatch, rules: &Rules) {
-    drive.lower_mut().set_rules(rules);
-}
-
-/// How often each of them struck.
-pub fn injected(drive: &BoxedBatch, rules: &Rules) -> Vec<Injected> {
-    lower::injected(drive.lower(), rules)
-}
-
 /// Shuts a drive down that nobody uses, at `now`: its next start reads no log.
 pub fn end(mut drive: BoxedBatch, now: Time) -> Result<(), Error> {
     lower::calm(drive.lower_mut());
@@ -269,7 +259,7 @@ pub(crate) mod tests {
                 let medium = memory::medium(&config, BLOCK_BYTES as u32).unwrap();
                 let device = new_device(&config, 1, medium.into()).unwrap();
                 let mut drive = start(&config, device).unwrap();
-                begin_faults(&mut drive, &config.faults);
+                drive.lower_mut().set_rules(&config.faults);
                 let mut now = drive.now();
                 for page in 0..PAGES {
                     let mut buffer = Buffer::zeroed(2 * BLOCK_BYTES as usize).unwrap();
@@ -279,7 +269,7 @@ pub(crate) mod tests {
                     assert!(done.status.is_ok(), "{rest}: {:?}", done.status);
                     now = done.at;
                 }
-                let struck = injected(&drive, &config.faults);
+                let struck = lower::injected(drive.lower(), &config.faults);
                 assert!(struck.iter().all(|one| one.times > 0), "{rest}: {struck:?}");
                 let device = drive.into_lower().into_device();
                 let chunks = device.chunks().to_vec();

@@ -17,7 +17,6 @@ use targets::kv::{Kv, KvConfig, KvError, KvRecovery};
 use crate::backing::Backing;
 use crate::batched::refuse_layers;
 use crate::error::Error;
-use crate::fault_rules::{Injected, Rules};
 use crate::live::Work;
 use crate::lower::{self, Flash, Lower};
 use crate::memory;
@@ -162,16 +161,6 @@ pub fn recover(
     Ok((drive, recovery))
 }
 
-/// From now on the fault rules that it was made with strike.
-pub fn begin_faults(drive: &mut KvDrive, rules: &Rules) {
-    drive.lower_mut().set_rules(rules);
-}
-
-/// How often each of them struck.
-pub fn injected(drive: &KvDrive, rules: &Rules) -> Vec<Injected> {
-    lower::injected(drive.lower(), rules)
-}
-
 /// Shuts a drive down that nobody uses, at `now`: a checkpoint is written, so that its
 /// next start reads few rows.
 pub fn end(mut drive: KvDrive, now: Time) -> Result<(), Error> {
@@ -246,7 +235,7 @@ mod tests {
             for rules in [&[][..], &["below:write,delay=1us", "medium:slow,probability=1"]] {
                 let config = config(rest, rules);
                 let mut drive = new(&config);
-                begin_faults(&mut drive, &config.faults);
+                drive.lower_mut().set_rules(&config.faults);
                 let mut now = drive.target.now();
                 for key in 0..20 {
                     let op = KvOp::Put(PutIf::Any);
@@ -254,7 +243,7 @@ mod tests {
                     let done = act(&mut drive, &mut now, op, name.as_bytes(), buffer(&value(key)));
                     assert!(done.status.is_ok(), "{rest}: {:?}", done.status);
                 }
-                let struck = injected(&drive, &config.faults);
+                let struck = lower::injected(drive.lower(), &config.faults);
                 assert!(struck.iter().all(|one| one.times > 0), "{rest}: {struck:?}");
                 let writes = &drive.works[BlockOp::Write as usize];
                 assert_eq!((writes.requests, writes.failures), (20, 0), "{rest}");

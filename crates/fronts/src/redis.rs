@@ -299,7 +299,7 @@ impl Serving<'_> {
         let (shape, rules) = (target.shape(), &self.config.faults);
         let opens = !target.recovery().fresh && !self.args.destroy;
         target.lower_mut().device_mut().set_on_a_clock(true);
-        batched::begin_faults(&mut target, rules);
+        target.lower_mut().set_rules(rules);
         // Of one that is watched units say how long they worked.
         let from = self.server.2.as_ref().map(|_| Time::ZERO);
         target.lower_mut().device_mut().set_die_clocks(from);
@@ -315,7 +315,7 @@ impl Serving<'_> {
         let kept = self.tree(Box::new(store), opens, clock.now())?;
         let end = || {
             let target = come_back(&back)?.into_below();
-            let injected = batched::injected(&target, rules);
+            let injected = lower::injected(target.lower(), rules);
             let ended = match target.lower().device().medium().outlives() {
                 true => batched::end(target, clock.now()),
                 false => Ok(()),

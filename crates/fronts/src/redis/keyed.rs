@@ -58,7 +58,7 @@ impl Serving<'_> {
         let (shape, rules) = (target.shape(), &self.config.faults);
         let (keys, (_, bytes)) = (target.target().keys(), target.target().stored());
         target.lower_mut().device_mut().set_on_a_clock(true);
-        kv::begin_faults(&mut target, rules);
+        target.lower_mut().set_rules(rules);
         // Of one that is watched units say how long they worked.
         let from = self.server.2.as_ref().map(|_| Time::ZERO);
         target.lower_mut().device_mut().set_die_clocks(from);
@@ -74,7 +74,7 @@ impl Serving<'_> {
         let kept = Stored { records, bytes, was_there: !self.is_new };
         let end = || {
             let target = come_back(&back)?.into_below();
-            let injected = kv::injected(&target, rules);
+            let injected = lower::injected(target.lower(), rules);
             let ended = match target.lower().device().medium().outlives() {
                 true => kv::end(target, clock.now()),
                 false => Ok(()),
