@@ -39,5 +39,5 @@ pub use store::{
     AnyStore, Awaited, BatchStore, Beside, Clocked, InPlaceConfig, InPlaceStore, Inline, PageStore,
     Remote, Sleeper,
 };
-pub use store::{LogConfig, LogCounters, LogStore, StoreDone, StoreError, StoreKind};
+pub use store::{LogConfig, LogCounters, LogStore, Store, StoreDone, StoreError, StoreKind};
 pub use tree::{Broken, Census, Tree, TreeConfig, TreeCounters};

@@ -28,7 +28,7 @@ pub use awaited::{Awaited, Clocked, Inline, Remote, Sleeper};
 pub use batch::BatchStore;
 pub use beside::{Beside, LEAST_REDO};
 pub use in_place::{InPlaceConfig, InPlaceStore};
-pub use kind::StoreKind;
+pub use kind::{Store, StoreKind};
 pub use log::{LogConfig, LogCounters, LogStore};
 
 use port::{Buffer, Ring, Status, Time};

@@ -9,7 +9,7 @@
 //! Drives in files are made and saved by [`image`] and found again by
 //! [`restore`], those in memory after a power [`cut`](mod@cut). Things go wrong in a drive as [`fault_rules`] say. A drive may be
 //! [`lent`], and what it does then is seen by [`live`], and [`told`]; [`chunk_map`] is all of its
-//! chunks. Fails as [`Error`] says.
+//! chunks, and [`read`] says what is on one before anybody uses it. Fails as [`Error`] says.
 
 pub mod activity;
 pub mod array;
@@ -30,6 +30,7 @@ pub mod lower;
 pub mod memory;
 pub mod patience;
 pub mod power;
+pub mod read;
 pub mod redundancy;
 pub mod remote;
 pub mod restore;

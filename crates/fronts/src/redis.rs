@@ -21,10 +21,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use btree::store::no_clock;
 use btree::{
-    AnyStore, BatchStore, Beside, Clocked, InPlaceConfig, InPlaceStore, LogConfig, LogStore,
-    Records, Sleeper, StoreKind, Tree, TreeConfig,
+    AnyStore, Clocked, InPlaceConfig, LogConfig, Records, Sleeper, StoreKind, Tree, TreeConfig,
 };
 use device::Link;
 use drivefile::Wakes;
@@ -35,7 +33,7 @@ use metrics::Facts;
 use port::{BLOCK_BYTES, Shape, Time};
 use serde_json::json;
 
-use self::found::{is_blank, look};
+use self::found::look;
 use self::tended::{Tend, Tended};
 use crate::args::{ServeArgs, SyncWhen};
 use crate::blocks::not_stored;
@@ -50,6 +48,7 @@ use drive::lent::Lent;
 use drive::live::Seen;
 use drive::lower;
 use drive::memory;
+use drive::read::is_blank;
 use drive::remote::{first_of, resolve};
 use drive::restore::{OpenDevice, Recovery, Restored};
 use drive::say::say;
@@ -63,12 +62,6 @@ pub(crate) const OPERATIONS: usize = 256;
 
 /// Commands outside the store's hands at once.
 const DEPTH: usize = 384;
-
-/// Most pages of a batch.
-const BATCH: usize = 256;
-
-/// The least pages of a drive with batched writes on which a new store gets a redo log.
-const LEAST_LOGGED: u64 = 4096;
 
 /// The least memory for pages, in bytes.
 const LEAST: u64 = 8 << 20;
@@ -308,11 +301,8 @@ impl Serving<'_> {
         let Driven { drive, back, at } =
             Driven::new(Tended::new(link), wakes, self.server.2.is_some())?;
         let clock = at.sleeper.clock();
-        let most = BATCH.min(shape.max_pages as usize);
-        let store = BatchStore::new(drive, shape, most, no_clock);
-        let redo = if opens || shape.pages < LEAST_LOGGED { 0 } else { Beside::best(shape.pages) };
-        let store = store.and_then(|store| store.with_redo(redo)).map_err(failed)?;
-        let kept = self.tree(Box::new(store), opens, clock.now())?;
+        let store = StoreKind::on_batches(drive, shape, opens).map_err(failed)?;
+        let kept = self.tree(store, opens, clock.now())?;
         let end = || {
             let target = come_back(&back)?.into_below();
             let injected = lower::injected(target.lower(), rules);
@@ -548,27 +538,7 @@ impl Blocks<'_> {
         };
         let (pages, opens) = (kind.name(), there.is_some());
         let bad = |e| if opens { unusable(config, e) } else { failed(e) };
-        // Of a new store; one that is too small has none.
-        let redo = Beside::best(shape.bytes / BLOCK_BYTES);
-        let store = match kind {
-            StoreKind::InPlace => {
-                let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
-                let config = InPlaceConfig { redo, ..InPlaceConfig::default() };
-                let fits = config.least_bytes() <= shape.bytes;
-                let redo = if fits { redo } else { 0 };
-                let store = make(drive, shape, InPlaceConfig { redo, ..config }, now);
-                store.map(|store| Box::new(store) as AnyStore)
-            }
-            StoreKind::Log => {
-                let make = if opens { LogStore::open } else { LogStore::create };
-                let config = LogConfig { redo, ..LogConfig::default() };
-                let fits = config.least_bytes() <= shape.bytes;
-                let redo = if fits { redo } else { 0 };
-                let store = make(drive, shape, LogConfig { redo, ..config }, now);
-                store.map(|store| Box::new(store) as AnyStore)
-            }
-            StoreKind::Batched => unreachable!("it was refused on a drive with blocks"),
-        };
+        let store = kind.on_blocks(drive, shape, opens, now);
         let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
         serving.serve(kept, pages, at, Box::new(end))
     }

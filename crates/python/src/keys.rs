@@ -8,13 +8,13 @@
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use ::drive::Error as Failure;
-use btree::{Outcome, Records, Sink, Write};
+use btree::{Outcome, Records, Sink, Store, Write};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::error::{Error, UsageError, raised};
 use crate::process::Owned;
-use crate::stores::{Kept, Store, open};
+use crate::stores::{Kept, open};
 
 /// Operations that a call has under way at once.
 pub const OPERATIONS: usize = 256;

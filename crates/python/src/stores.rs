@@ -4,68 +4,27 @@
 //! over. Fails where the drive is too small, has something else on it, or layers that its
 //! kind cannot have.
 
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::drive::batched::{self, BoxedBatch};
 use ::drive::kv::{self, KvDrive};
+use ::drive::read::{is_blank, read};
 use ::drive::restore::{Doubt, Restored};
 use ::drive::spec::file::OpenFile;
 use ::drive::spec::{DriveSpec, MemorySpec, Store as Keeps, TargetKind};
 use ::drive::whole::Boxed;
 use ::drive::{DriveConfig, Error, lower, memory, stack};
-use btree::store::no_clock;
 use btree::{
-    AnyStore, Awaited, BatchStore, Beside, InPlaceConfig, InPlaceStore, Keyed, KeyedConfig,
-    LogConfig, LogStore, Records, StoreError, StoreKind, Tree, TreeConfig,
+    AnyStore, Awaited, Keyed, KeyedConfig, Records, Store, StoreError, StoreKind, Tree, TreeConfig,
 };
 use device::Link;
-use load::host::{Host, Request, Until};
-use port::{BLOCK_BYTES, BlockOp, Port, Ring, Shape, Time};
+use port::{BLOCK_BYTES, Port, Ring, Shape, Time};
 
 use crate::keys::OPERATIONS;
 use crate::place::meant;
 
 /// Requests of a store in its drive at once.
 const DEPTH: usize = 384;
-/// Most pages of a batch.
-const BATCH: usize = 256;
-/// The least pages of a drive with batched writes on which a new store gets a redo log.
-const LEAST_LOGGED: u64 = 4096;
-/// The largest drive that is read whole to see whether anything is on it.
-const MOST_LOOKED_AT: u64 = 4 << 30;
-
-/// What keeps the records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// A tree, whose pages are kept so.
-    Tree(StoreKind),
-    /// The drive itself, by key.
-    Keyed,
-}
-
-impl Store {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Store::Tree(kind) => kind.name(),
-            Store::Keyed => "kv",
-        }
-    }
-}
-
-impl FromStr for Store {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Store, String> {
-        match name.parse() {
-            Ok(kind) => Ok(Store::Tree(kind)),
-            Err(_) if name == "kv" => Ok(Store::Keyed),
-            Err(_) => Err(format!("`{name}` is no store: write log, in-place, batched or kv")),
-        }
-    }
-}
-
 /// A drive that a store has, and that is taken back when the store is gone.
 struct Held<P>(Arc<Mutex<(P, Time)>>);
 
@@ -319,12 +278,8 @@ fn keyed(config: &DriveConfig, drive: KvDrive, found: bool, memory: u64) -> Resu
 fn batches(config: &DriveConfig, drive: BoxedBatch, memory: u64) -> Result<Kept, Error> {
     let (shape, now, found) = (drive.shape(), drive.now(), !drive.recovery().fresh);
     let (held, below) = Held::new(Link::new(lower::link_above(config), drive), now);
-    let most = BATCH.min(shape.max_pages as usize);
-    let redo = if found || shape.pages < LEAST_LOGGED { 0 } else { Beside::best(shape.pages) };
-    let store = BatchStore::new(held, shape, most, no_clock);
-    let store = store.and_then(|store| store.with_redo(redo));
-    let store = store.map_err(|e| store_error(config, e))?;
-    let records = tree(config, Box::new(store), found, memory, now)?;
+    let store = StoreKind::on_batches(held, shape, found).map_err(|e| store_error(config, e))?;
+    let records = tree(config, store, found, memory, now)?;
     let store = Store::Tree(StoreKind::Batched);
     Ok(Kept { records, store, found, below: Below::Batched(below) })
 }
@@ -358,22 +313,8 @@ fn blocks(
     let kind = there.or(asked).unwrap_or(StoreKind::Log);
     let shape = Shape { depth: drive.shape().depth.min(DEPTH), ..drive.shape() };
     let (held, below) = Held::new(drive, now);
-    let redo = Beside::best(shape.bytes / BLOCK_BYTES);
     let opens = there.is_some();
-    let store: Result<AnyStore<'static>, StoreError> = if kind == StoreKind::InPlace {
-        let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
-        let set_up = InPlaceConfig { redo, ..InPlaceConfig::default() };
-        let redo = if set_up.least_bytes() <= shape.bytes { redo } else { 0 };
-        let store = make(held, shape, InPlaceConfig { redo, ..set_up }, now);
-        store.map(|store| Box::new(store) as AnyStore<'static>)
-    } else {
-        let make = if opens { LogStore::open } else { LogStore::create };
-        let set_up = LogConfig { redo, ..LogConfig::default() };
-        let redo = if set_up.least_bytes() <= shape.bytes { redo } else { 0 };
-        let store = make(held, shape, LogConfig { redo, ..set_up }, now);
-        store.map(|store| Box::new(store) as AnyStore<'static>)
-    };
-    let store = store.map_err(|e| store_error(config, e))?;
+    let store = kind.on_blocks(held, shape, opens, now).map_err(|e| store_error(config, e))?;
     let now = below.get().1;
     let records = tree(config, store, opens, memory, now)?;
     Ok(Kept { records, store: Store::Tree(kind), found: opens, below: Below::Blocks(below) })
@@ -382,13 +323,12 @@ fn blocks(
 /// Which store is on a drive that was used before. Refuses one with something else on it.
 fn look(
     config: &DriveConfig,
-    drive: Boxed,
+    mut drive: Boxed,
     at: Time,
 ) -> Result<(Boxed, Time, Option<StoreKind>), Error> {
-    let mut host = Host::new(drive, at, 1, false)?;
-    let kind = StoreKind::of(&read(&mut host, 0, 2 * BLOCK_BYTES)?);
-    let is_free = kind.is_some() || is_blank(&mut host)?;
-    let (drive, now, _) = host.give_up();
+    let mut now = at;
+    let kind = StoreKind::of(read(&mut drive, &mut now, 0, 2 * BLOCK_BYTES)?.bytes());
+    let is_free = kind.is_some() || is_blank(&mut drive, &mut now)?;
     if is_free {
         return Ok((drive, now, kind));
     }
@@ -400,30 +340,4 @@ fn look(
          damaged: take another drive, or make it anew with ssdkit create --force",
         config.name
     ))
-}
-
-/// Whether it holds zeros only; one that is too large to be read whole counts as one that
-/// does not.
-fn is_blank(host: &mut Host) -> Result<bool, Error> {
-    let Shape { bytes, max_bytes, .. } = *host.shape();
-    if bytes > MOST_LOOKED_AT {
-        return Ok(false);
-    }
-    for offset in (0..bytes).step_by(max_bytes as usize) {
-        if read(host, offset, max_bytes.min(bytes - offset))?.iter().any(|&byte| byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-fn read(host: &mut Host, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
-    let op = BlockOp::Read;
-    let request = Request { op, fua: false, placement: 0, offset, len, at: None };
-    host.submit([request].into_iter(), None, true)?;
-    let all = host.advance(Until::Idle, &mut || true)?;
-    match all.statuses[..] {
-        [0] => Ok(all.data),
-        _ => Err(failed("the drive cannot be read")),
-    }
 }

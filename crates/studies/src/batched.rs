@@ -14,7 +14,7 @@
 //! machine's speed varies by more than the figure from run to run. What the
 //! drives give alone, and recovery, are in virtual time.
 
-use btree::StoreKind;
+use btree::{Store, StoreKind};
 use device::Device;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Time};
@@ -105,7 +105,7 @@ impl Cell {
             records,
             ops,
             cache: CacheSize::Percent(f64::from(self.cache)),
-            store: self.store.into(),
+            store: Store::Tree(self.store),
             value: RECORD_BYTES,
             durable: self.durable,
             clients: CLIENTS,

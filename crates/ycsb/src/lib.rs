@@ -25,14 +25,14 @@ use std::str::FromStr;
 
 use ::measure::options::{count, duration, whole};
 use ::measure::units;
-use btree::{MAX_VALUE, StoreKind};
+use btree::{MAX_VALUE, Store, StoreKind};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use workload::ycsb::Workload;
 
 pub use measured::{HostTime, Measured, TreeSize};
-pub use setup::{CacheSize, Setup, Store};
+pub use setup::{CacheSize, Setup};
 
 use drive::error::Error;
 use drive::memory;

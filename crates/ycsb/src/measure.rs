@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use btree::store::{Ticks, no_clock};
-use btree::{Records, StoreKind, Tree};
+use btree::{Records, Store, StoreKind, Tree};
 use device::realtime::{Clock, process_cpu, thread_cpu};
 use port::Time;
 use workload::ycsb::Ycsb;
@@ -35,7 +35,7 @@ use super::baton::{Baton, Runner};
 use super::client::{All, Client, Fill, Kind, Source};
 use super::controller::Published;
 use super::measured::{Mark, Measured, TreeSize, Used};
-use super::setup::{Setup, Store};
+use super::setup::Setup;
 use drive::error::Error;
 use load::threads::run_all;
 use load::watch::Watch;
@@ -377,7 +377,7 @@ mod tests {
             records: 2000,
             ops: 1001,
             cache: CacheSize::Percent(30.0),
-            store: store.into(),
+            store: Store::Tree(store),
             value: 1000,
             durable: true,
             clients: 16,

@@ -1,7 +1,7 @@
 //! What a run of YCSB is: the drive, the store, the workload, and how much of
 //! it. Nothing fails.
 
-use btree::{OVERFLOW_BYTES, PAGE_BYTES, StoreKind};
+use btree::{OVERFLOW_BYTES, PAGE_BYTES, Store};
 use workload::ycsb::{KEY_BYTES, Workload};
 
 use drive::memory::Needs;
@@ -14,31 +14,6 @@ pub enum CacheSize {
     Percent(f64),
     /// In bytes.
     Bytes(u64),
-}
-
-/// What keeps the records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// A tree, whose pages are kept so.
-    Tree(StoreKind),
-    /// The drive itself, by key.
-    Keyed,
-}
-
-impl Store {
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Store::Tree(kind) => kind.name(),
-            Store::Keyed => "kv",
-        }
-    }
-}
-
-impl From<StoreKind> for Store {
-    fn from(kind: StoreKind) -> Store {
-        Store::Tree(kind)
-    }
 }
 
 /// What is run.

@@ -7,7 +7,7 @@
 use ::measure::units;
 use btree::{
     AnyStore, Awaited, BatchStore, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, Keyed,
-    KeyedConfig, LogConfig, LogStore, PAGE_BYTES, PageStore, Records, Remote, StoreError,
+    KeyedConfig, LogConfig, LogStore, PAGE_BYTES, PageStore, Records, Remote, Store, StoreError,
     StoreKind, Tree, TreeConfig,
 };
 use device::hosted::{Hosted, HostedOptions};
@@ -20,7 +20,7 @@ use super::controller::Controller;
 use super::counted::Counted;
 use super::measure::{Run, failed};
 use super::measured::{Measured, TreeSize};
-use super::setup::{CacheSize, Setup, Store};
+use super::setup::{CacheSize, Setup};
 use drive::error::Error;
 use drive::whole::{Boxed, Drive};
 use drive::{batched, kv, lower, memory, stack};
