@@ -52,8 +52,11 @@ pub(crate) const MAX_OVERFLOW: usize = MAX_VALUE / OVERFLOW_BYTES;
 /// pages. Two such cells fill a page, so that one split always makes room.
 pub(crate) const MAX_INLINE: usize = ROOM / 2;
 
-/// Bits of `count`, and the most that `skip` can be.
+/// Bits of `count`: there are fewer slots than that.
 const COUNT_BITS: usize = 9;
+pub(crate) const MAX_SLOTS: usize = 1 << COUNT_BITS;
+
+/// The most that `skip` can be.
 const MAX_SKIP: usize = (1 << (16 - COUNT_BITS)) - 1;
 
 /// Bit of a value's length that says that it is in overflow pages.

@@ -4,13 +4,16 @@
 //! Guarantees: what is done needs no more. A batch's bound counts each page
 //! once, however many of its writes change it, so what a batch may have in it
 //! depends on the tree: one whose writes find room in their leaves changes
-//! those alone; of any other each write may split its leaf, and the pages above
-//! split by their separators, of which at least seven fit.
+//! those alone; of any other each write that makes its record larger may split
+//! its leaf, and the pages above split by their separators, of which at least
+//! seven fit. A put that makes its record no larger splits nothing, however full
+//! a merge has made its leaf: it takes the place of what it takes out. So what
+//! only deletes and counts anew needs no pages, and a full store can be emptied.
 
 use super::alloc::TRUNK_LISTED;
 use super::{Stop, Tree};
 use crate::op::decode;
-use crate::page::{ROOM, Value, is_inline, overflow_pages};
+use crate::page::{MAX_SLOTS, ROOM, Value, is_inline, overflow_pages};
 use crate::redo::room::Need;
 use crate::store::PageStore;
 
@@ -26,14 +29,34 @@ pub(super) struct Worst {
 }
 
 /// What a batch does to a leaf, in bytes and in writes.
+#[derive(Default)]
 struct Load {
     leaf: u32,
     added: usize,
     removed: usize,
     puts: usize,
+    /// Puts that make their record larger.
+    grows: usize,
     deletes: usize,
+    shrunk: Slots,
     /// Nothing but the leaf changes, in whatever order.
     simple: bool,
+}
+
+/// Of a leaf as it was, the records that a batch has made smaller or taken out.
+#[derive(Default)]
+struct Slots([u64; MAX_SLOTS.div_ceil(64)]);
+
+impl Slots {
+    fn add(&mut self, slot: Option<usize>) {
+        if let Some(i) = slot {
+            self.0[i / 64] |= 1 << (i % 64);
+        }
+    }
+
+    fn has(&self, slot: Option<usize>) -> bool {
+        slot.is_some_and(|i| self.0[i / 64] >> (i % 64) & 1 != 0)
+    }
 }
 
 /// What a batch does: kept, so that no batch allocates.
@@ -66,9 +89,9 @@ impl Loads {
         // A merge fills another leaf up, which may be one of the batch's.
         let merges = leaves.iter().filter(part).any(|load| load.deletes > 0);
         let some = |load: &&Load| merges || part(load);
-        let puts: usize = leaves.iter().filter(some).map(|load| load.puts).sum();
+        let grows: usize = leaves.iter().filter(some).map(|load| load.grows).sum();
         let deletes: usize = if merges { leaves.iter().map(|load| load.deletes).sum() } else { 0 };
-        let pages = long + new_pages(puts, above, height);
+        let pages = long + new_pages(grows, above, height);
         // A delete may take out its leaf and all that is above only that.
         let freed = freed + long + deletes * height;
         let lists = 2 + freed / TRUNK_LISTED;
@@ -137,8 +160,8 @@ impl<S: PageStore> Tree<S> {
                 }
             })?;
             let at = loads.leaves.iter().position(|load| load.leaf == leaf).unwrap_or_else(|| {
-                let (added, removed, puts, deletes) = (0, 0, 0, 0);
-                loads.leaves.push(Load { leaf, added, removed, puts, deletes, simple: true });
+                let load = Load { leaf, simple: true, ..Load::default() };
+                loads.leaves.push(load);
                 loads.leaves.len() - 1
             });
             self.load(loads, at, write.key, write.value);
@@ -150,7 +173,8 @@ impl<S: PageStore> Tree<S> {
     fn load(&self, loads: &mut Loads, at: usize, key: &[u8], value: Option<&[u8]>) {
         let load = &mut loads.leaves[at];
         let view = self.cache.view(load.leaf);
-        let old = view.search(key).ok().map(|i| view.value(i));
+        let slot = view.search(key).ok();
+        let old = slot.map(|i| view.value(i));
         if let Some(long @ Value::Overflow(..)) = old {
             loads.freed += long.pages().count();
             load.simple = false;
@@ -163,20 +187,26 @@ impl<S: PageStore> Tree<S> {
         let Some(value) = value else {
             load.deletes += 1;
             load.removed += old;
+            load.shrunk.add(slot);
             // What an earlier write put there may be taken out again.
             let nothing = old == 0 && load.puts == 0;
             load.simple &= nothing || view.used().saturating_sub(load.removed) >= ROOM / 4;
             return;
         };
+        let long = if is_inline(key.len(), value.len()) { 0 } else { overflow_pages(value.len()) };
+        let new = match long {
+            0 => Value::Inline(value).cost(key.len()),
+            pages => Value::long_cost(key.len(), pages),
+        };
         load.puts += 1;
-        if !is_inline(key.len(), value.len()) {
-            loads.long += overflow_pages(value.len());
-            load.simple = false;
-            return;
+        load.grows += usize::from(new > old || load.shrunk.has(slot));
+        if new < old {
+            load.removed += old - new;
+            load.shrunk.add(slot);
         }
-        let new = Value::Inline(value).cost(key.len());
+        loads.long += long;
+        load.simple &= long == 0;
         load.added += new.saturating_sub(old);
-        load.removed += old.saturating_sub(new);
         load.simple &= load.added <= view.room();
     }
 }

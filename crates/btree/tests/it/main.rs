@@ -5,6 +5,7 @@ mod batched;
 mod common;
 mod crowded;
 mod drives;
+mod emptied;
 mod full;
 mod hour;
 mod in_place;

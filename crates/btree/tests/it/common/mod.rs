@@ -199,9 +199,11 @@ impl<S: PageStore> Checked<S> {
         outcome: Result<Outcome, Error>,
         records: Records,
     ) {
+        let larger = self.makes_larger(&step);
         if let (Some(refused), Step::Put(..) | Step::Batch(_), Err(Error::Full(_))) =
             (&mut self.refused, &step, outcome)
         {
+            assert!(larger, "{step:?}: refused, though it makes nothing larger");
             *refused += 1;
             return;
         }
@@ -243,6 +245,15 @@ impl<S: PageStore> Checked<S> {
             }
             Step::Put(..) | Step::Batch(_) => self.change(&step),
         }
+    }
+
+    /// Whether some record gets larger, or one of those in pages of their own changes: all
+    /// else needs no page.
+    fn makes_larger(&self, step: &Step) -> bool {
+        step.changes().iter().any(|(key, value)| {
+            let (Some(value), old) = (value, self.map.get(key)) else { return false };
+            old.is_none_or(|old| old.len() < value.len() || key.len() + old.len() > 2000)
+        })
     }
 
     /// How many changes there were.

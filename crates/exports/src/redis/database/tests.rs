@@ -23,6 +23,8 @@ pub struct Pages {
     pub full: Rc<Cell<Option<StoreError>>>,
     /// A page that cannot be read; 0 for none.
     lost: Rc<Cell<u64>>,
+    /// How many there are; many where 0.
+    count: u64,
     /// Flushes wait until they may end.
     pub is_held: Rc<Cell<bool>>,
     flushes: VecDeque<u32>,
@@ -31,15 +33,15 @@ pub struct Pages {
 impl Pages {
     /// Another store of the same pages.
     fn again(&self) -> Pages {
-        let Pages { pages, full, lost, .. } = self;
+        let Pages { pages, full, lost, count, .. } = self;
         let (pages, full, lost) = (pages.clone(), full.clone(), lost.clone());
-        Pages { pages, full, lost, ..Pages::default() }
+        Pages { pages, full, lost, count: *count, ..Pages::default() }
     }
 }
 
 impl PageStore for Pages {
     fn pages(&self) -> u64 {
-        1 << 20
+        if self.count > 0 { self.count } else { 1 << 20 }
     }
 
     fn max_batch(&self) -> usize {
@@ -482,5 +484,60 @@ fn sets_are_written_as_redis_does() {
     ];
     for (line, reply) in cases {
         assert_eq!(ask(line), reply, "{line}");
+    }
+}
+
+/// A store of few pages that has taken keys until it refused: sorted sets, and others
+/// between them. Gives the number of sorted sets.
+fn full(rig: &mut Rig, members: usize, others: bool) -> usize {
+    for set in 0.. {
+        if others {
+            let (name, value) = (format!("set{set:03}x"), vec![b'v'; 40 * set % 3000]);
+            if !rig.ask(0, &[b"SET", name.as_bytes(), &value]).starts_with("+OK") {
+                return set;
+            }
+        }
+        for i in 0..members {
+            let name = format!("set{set:03}");
+            let (score, member) = ((i * 7919 % 1000).to_string(), format!("member{i:020}"));
+            let reply =
+                rig.ask(0, &[b"ZADD", name.as_bytes(), score.as_bytes(), member.as_bytes()]);
+            if reply != ":1\r\n" {
+                assert!(reply.contains("pages are in use"), "{reply}");
+                return set + usize::from(i > 0);
+            }
+        }
+    }
+    unreachable!("it has an end")
+}
+
+/// What only deletes is done on a full store, too: all of it can be emptied.
+#[test]
+fn a_full_store_is_emptied() {
+    for (members, others) in [(1_000_000, false), (40, false), (200, true)] {
+        for how in ["ZREM", "DEL", "FLUSHALL"] {
+            let pages = Pages { count: 60, ..Pages::default() };
+            let mut rig = Rig::on(pages, 1);
+            let sets = full(&mut rig, members, others);
+            for set in (0..sets).filter(|_| how != "FLUSHALL") {
+                let name = format!("set{set:03}");
+                if how == "DEL" {
+                    assert_eq!(rig.ask(0, &[b"DEL", name.as_bytes()]), ":1\r\n", "{name}");
+                }
+                for i in (0..members).filter(|_| how == "ZREM") {
+                    let member = format!("member{i:020}");
+                    let reply = rig.ask(0, &[b"ZREM", name.as_bytes(), member.as_bytes()]);
+                    if reply == ":0\r\n" {
+                        break;
+                    }
+                    assert_eq!(reply, ":1\r\n", "{member} of {name}");
+                }
+                let others = rig.ask(0, &[b"DEL", format!("{name}x").as_bytes()]);
+                assert!(others.starts_with(':'), "{others}");
+            }
+            assert_eq!(rig.ask(0, &[b"FLUSHALL"]), "+OK\r\n", "{members} {how}");
+            assert_eq!(rig.ask(0, &[b"DBSIZE"]), ":0\r\n");
+            assert_eq!(full(&mut rig, members, others), sets, "nothing is left in use");
+        }
     }
 }
