@@ -215,6 +215,11 @@ impl<S: PageStore> Tree<S> {
         Ok(())
     }
 
+    /// Whether page 0 has room to list so many more pages.
+    pub(super) fn lists(&self, count: usize) -> bool {
+        self.listed() + count <= LISTED
+    }
+
     fn list(&mut self, page: u64) {
         let count = self.listed();
         self.put_meta(LIST_AT + 8 * count, page);

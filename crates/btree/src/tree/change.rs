@@ -15,8 +15,8 @@ use crate::cache::State;
 use crate::error::Error;
 use crate::op::{Outcome, decode};
 use crate::page::{
-    HEADER, Kind, MAX_OVERFLOW, OVERFLOW_BYTES, ROOM, SLOT, Value, is_inline, overflow_pages,
-    separator, split_inner, split_leaf,
+    HEADER, Kind, MAX_KEY, MAX_OVERFLOW, OVERFLOW_BYTES, ROOM, SLOT, Value, is_inline,
+    overflow_pages, separator, split_inner, split_leaf,
 };
 use crate::redo::room::Need;
 use crate::redo::{Change, record};
@@ -77,9 +77,10 @@ impl<S: PageStore> Tree<S> {
             self.admit_record(change)?;
             self.put_simply(leaf, found, key, value)?;
         } else {
-            let worst = self.worst(key.len(), Some(value.len()));
+            let path = self.locate(key)?;
+            let mut worst = self.worst(key.len(), Some(value.len()));
             // What finds no room waits for nothing.
-            self.ensure_pages(worst.pages)?;
+            worst.pages = self.ensure_pages_beyond(&path, key, value)?;
             self.admit_record(change)?;
             self.reserve(worst)?;
             let path = self.locate(key)?;
@@ -179,6 +180,49 @@ impl<S: PageStore> Tree<S> {
             self.cache.edit(leaf).insert(at, key, new);
         } else {
             self.split(path, at, key, new);
+        }
+    }
+
+    /// Sees that a put finds its pages, beyond those that it gives up first of the value
+    /// that it takes the place of: so a full store takes a shorter value for a longer one.
+    /// Gives how many these are.
+    fn ensure_pages_beyond(
+        &mut self,
+        path: &Path,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<usize, Stop> {
+        let view = self.cache.view(path.leaf());
+        let old = view.search(key).ok().map(|i| view.value(i));
+        let (long, new) = match is_inline(key.len(), value.len()) {
+            true => (0, Value::Inline(value).cost(key.len())),
+            false => {
+                let pages = overflow_pages(value.len());
+                (pages, Value::long_cost(key.len(), pages))
+            }
+        };
+        let mut pages = long;
+        if view.room() + old.map_or(0, |old| old.cost(key.len())) < new {
+            // The leaf is split, and what is above as far as a separator may find no room.
+            let is_full =
+                |&&(frame, _): &&(u32, usize)| self.cache.view(frame).room() < SLOT + 8 + MAX_KEY;
+            let inner = &path.steps[..path.len - 1];
+            let split = inner.iter().rev().take_while(is_full).count();
+            // A root that is split gets another above it.
+            pages += 1 + split + usize::from(split == inner.len());
+        }
+        let given_up = old.iter().flat_map(Value::pages);
+        let (mut own, mut read) = (0, 0);
+        for page in given_up {
+            // The read of it may still be under way: it is not taken at once then.
+            *if self.cache.is_read(page) { &mut read } else { &mut own } += 1;
+        }
+        // Where page 0 has no room for them, it lists enough others.
+        let pages = if self.lists(own + read) { pages.saturating_sub(own) } else { pages };
+        match self.ensure_pages(pages) {
+            // There will be some when they were read.
+            Err(Stop::Fail(Error::Full(_))) if read > 0 => Err(Stop::Stalled),
+            found => found.map(|()| pages),
         }
     }
 

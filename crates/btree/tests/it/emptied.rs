@@ -88,3 +88,48 @@ fn batched_full_stores_are_emptied() {
         a_full_store_is_emptied(&mut tree, most, &vec![7; value]);
     }
 }
+
+fn put<S: PageStore>(tree: &mut Tree<S>, key: &[u8], value: &[u8]) -> Result<Outcome, Error> {
+    let mut heard = Heard::default();
+    tree.put(1, key, value, &mut heard).unwrap();
+    outcome(tree, &mut heard)
+}
+
+/// Long values until no page is left; then each gets shorter, and short at last.
+fn long_values_get_shorter<S: PageStore>(tree: &mut Tree<S>) {
+    let mut keys = vec![];
+    for len in [60_000, 9000, 3000] {
+        loop {
+            let key = (keys.len() as u64).to_be_bytes();
+            match put(tree, &key, &vec![1; len]) {
+                Ok(_) => keys.push((key, len)),
+                Err(Error::Full(_)) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(tree.pages() + 2 > tree.store().pages(), "{} pages", tree.pages());
+    for cut in [1, 1000, usize::MAX] {
+        for (key, len) in &mut keys {
+            // No page for a leaf that is split: what has one of its own has it still.
+            *len = len.saturating_sub(cut).max(if cut == 1000 { 2100 } else { 1 });
+            assert_eq!(put(tree, key, &vec![2; *len]), Ok(Outcome::Stored), "{len} bytes");
+        }
+    }
+    assert_eq!(tree.verify().unwrap().records, keys.len() as u64);
+}
+
+#[test]
+fn in_place_long_values_get_shorter() {
+    long_values_get_shorter(&mut create::<InPlace>(MemoryDrive::new(1400, 5, no_fuse())));
+}
+
+#[test]
+fn in_a_log_long_values_get_shorter() {
+    long_values_get_shorter(&mut create::<Log>(MemoryDrive::new(1600, 5, no_fuse())));
+}
+
+#[test]
+fn batched_long_values_get_shorter() {
+    long_values_get_shorter(&mut create_batched(BatchDrive::new(260, 5, no_fuse())));
+}

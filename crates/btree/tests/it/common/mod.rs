@@ -247,12 +247,16 @@ impl<S: PageStore> Checked<S> {
         }
     }
 
-    /// Whether some record gets larger, or one of those in pages of their own changes: all
-    /// else needs no page.
+    /// Whether some record gets larger, in its leaf or in pages: all else needs no page.
     fn makes_larger(&self, step: &Step) -> bool {
+        let is_long = |key: &Vec<u8>, value: &Vec<u8>| key.len() + value.len() > 2000;
         step.changes().iter().any(|(key, value)| {
             let (Some(value), old) = (value, self.map.get(key)) else { return false };
-            old.is_none_or(|old| old.len() < value.len() || key.len() + old.len() > 2000)
+            old.is_none_or(|old| {
+                old.len() < value.len()
+                    || is_long(key, old)
+                        && (matches!(step, Step::Batch(_)) || (9..2020).contains(&value.len()))
+            })
         })
     }
 

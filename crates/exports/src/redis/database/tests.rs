@@ -541,3 +541,27 @@ fn a_full_store_is_emptied() {
         }
     }
 }
+
+/// Where no page is left, what gets shorter is done.
+#[test]
+fn what_gets_shorter_is_done_where_it_is_full() {
+    let pages = Pages { count: 60, ..Pages::default() };
+    let mut rig = Rig::on(pages, 1);
+    let (long, piece) = (vec![b'v'; 12_000], vec![b'w'; 1500]);
+    assert_eq!(rig.ask(0, &[b"SET", b"long", &long]), "+OK\r\n");
+    for field in [b"a", b"b", b"c", b"d", b"e"] {
+        assert_eq!(rig.ask(0, &[b"HSET", b"hash", field, &piece]), ":1\r\n");
+    }
+    for len in [3000, 1000, 10] {
+        let mut i = 0;
+        while rig.ask(0, &[b"SET", format!("k{len}.{i}").as_bytes(), &long[..len]]) == "+OK\r\n" {
+            i += 1;
+        }
+    }
+    for field in [b"b", b"d", b"a", b"c"] {
+        assert_eq!(rig.ask(0, &[b"HDEL", b"hash", field]), ":1\r\n");
+    }
+    assert_eq!(rig.ask(0, &[b"HGET", b"hash", b"e"]).len(), 1500 + "$1500\r\n\r\n".len());
+    assert_eq!(rig.ask(0, &[b"SET", b"long", b"1"]), "+OK\r\n");
+    assert_eq!(rig.ask(0, &[b"GET", b"long"]), "$1\r\n1\r\n");
+}
