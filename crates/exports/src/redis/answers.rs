@@ -41,15 +41,31 @@ impl Serving<'_> {
                 *is_closing = true;
             }
             Command::Select if args.get(1) == b"0" => resp::simple(out, "OK"),
+            Command::Select if resp::integer(args.get(1)).is_none() => {
+                resp::error(out, "ERR value is not an integer or out of range");
+            }
             Command::Select => resp::error(out, "ERR DB index is out of range"),
             Command::Info => resp::bulk(out, self.info().as_bytes()),
             Command::Config => self.config(args, out),
             Command::Client => match args.get(1).to_ascii_lowercase().as_slice() {
+                b"setname" if args.len() != 3 => {
+                    resp::error(out, "ERR wrong number of arguments for 'client|setname' command");
+                }
+                b"setname" if !args.get(2).iter().all(u8::is_ascii_graphic) => resp::error(
+                    out,
+                    "ERR Client names cannot contain spaces, newlines or special characters.",
+                ),
                 b"setname" | b"setinfo" => resp::simple(out, "OK"),
                 _ => resp::error(out, "ERR unknown subcommand"),
             },
-            Command::Commands if args.len() == 2 && args.get(1).eq_ignore_ascii_case(b"count") => {
-                resp::int(out, command::COUNT as i64);
+            Command::Commands if args.len() > 1 && args.get(1).eq_ignore_ascii_case(b"count") => {
+                match args.len() {
+                    2 => resp::int(out, command::COUNT as i64),
+                    _ => resp::error(
+                        out,
+                        "ERR wrong number of arguments for 'command|count' command",
+                    ),
+                }
             }
             // Clients that ask what commands there are manage without.
             _ => resp::array(out, 0),

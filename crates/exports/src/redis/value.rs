@@ -267,15 +267,30 @@ pub fn parse_bound(text: &[u8]) -> Option<f64> {
     (!score.is_nan()).then_some(score)
 }
 
-/// A score as it is written: the fewest digits that give it again.
+/// A score as Redis 7.0 writes it, as `%.17g` in C: up to 17 digits, which always give it
+/// again.
 pub fn show_score(score: f64, to: &mut String) {
     to.clear();
-    // Writing to memory does not fail.
-    let _ = if score.is_finite() && score != 0.0 && !(1e-5..1e17).contains(&score.abs()) {
-        write!(to, "{score:e}")
+    if !score.is_finite() || score == 0.0 {
+        // Writing to memory does not fail.
+        let _ = write!(to, "{}", score + 0.0);
+        return;
+    }
+    let whole = format!("{score:.16e}");
+    let (digits, exponent) = whole.split_once('e').unwrap_or((&whole, ""));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..17).contains(&exponent) {
+        let behind = (16 - exponent) as usize;
+        let _ = write!(to, "{score:.behind$}");
     } else {
-        write!(to, "{score}")
-    };
+        to.push_str(digits);
+    }
+    if to.contains('.') {
+        to.truncate(to.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    if !(-4..17).contains(&exponent) {
+        let _ = write!(to, "e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs());
+    }
 }
 
 #[cfg(test)]
@@ -287,7 +302,28 @@ mod tests {
     fn scores_as_they_are_written() {
         let mut text = String::new();
         for (score, shown) in
-            [(3.0, "3"), (-0.5, "-0.5"), (f64::INFINITY, "inf"), (1e300, "1e300"), (0.0, "0")]
+            // As Redis 7.0.15 answers.
+            [
+                (3.0, "3"),
+                (-0.5, "-0.5"),
+                (f64::INFINITY, "inf"),
+                (-f64::INFINITY, "-inf"),
+                (0.0, "0"),
+                (-0.0, "0"),
+                (0.1, "0.10000000000000001"),
+                (0.0001, "0.0001"),
+                (12.34e-5, "0.00012339999999999999"),
+                (1e-5, "1.0000000000000001e-05"),
+                (-2.5e-7, "-2.4999999999999999e-07"),
+                (9.9999999999999998e-20, "9.9999999999999998e-20"),
+                (5e-324, "4.9406564584124654e-324"),
+                (1e16, "10000000000000000"),
+                (99999999999999990.0, "99999999999999984"),
+                (1e17, "1e+17"),
+                (123456789012345678.0, "1.2345678901234568e+17"),
+                (1e23, "9.9999999999999992e+22"),
+                (-1e300, "-1.0000000000000001e+300"),
+            ]
         {
             show_score(score, &mut text);
             assert_eq!(text, shown);

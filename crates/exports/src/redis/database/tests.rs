@@ -481,6 +481,21 @@ fn sets_are_written_as_redis_does() {
         ("ZADD o 1 NX 2 nx", ":2"),
         ("ZADD o CH 1 NX 3 nx", ":1"),
         ("ZADD o CH CH CH", syntax),
+        ("HSET h a 1 b", "-ERR wrong number of arguments for 'hset' command"),
+        ("HMSET h a 1 b", "-ERR wrong number of arguments for 'hmset' command"),
+        ("HSET k a 1 b", "-ERR wrong number of arguments for 'hset' command"),
+        // What is wrong with options, then with bounds, then with the key.
+        ("ZRANGEBYSCORE k x 1 LIMIT 1", syntax),
+        ("ZRANGEBYSCORE k x 1 LIMIT a", syntax),
+        ("ZRANGEBYSCORE k x 1 foo", syntax),
+        ("ZRANGEBYSCORE k x 1 LIMIT a b", "-ERR value is not an integer or out of range"),
+        ("ZRANGEBYSCORE k x 1", "-ERR min or max is not a float"),
+        (
+            "ZRANGEBYSCORE k 0 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        ("ZADD t 1e17 a", ":1"),
+        ("ZSCORE t a", "$5 1e+17"),
     ];
     for (line, reply) in cases {
         assert_eq!(ask(line), reply, "{line}");

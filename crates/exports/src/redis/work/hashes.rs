@@ -24,9 +24,10 @@ impl<'a> Stage<'a> {
 
     pub(super) fn hset(&mut self, job: &mut Job, command: Command) -> Result<Next, Refusal> {
         if self.args.len() % 2 == 1 {
-            return Err(Refusal::Text(
-                "wrong number of arguments for a hash: name a value for each field",
-            ));
+            return Err(Refusal::Text(match command {
+                Command::HMSet => "wrong number of arguments for 'hmset' command",
+                _ => "wrong number of arguments for 'hset' command",
+            }));
         }
         let mut all = Fields::of(self.hash()?);
         let before = all.all.len();

@@ -156,22 +156,15 @@ struct Range {
 
 impl Range {
     fn of(args: Args<'_>) -> Result<Range, Refusal> {
-        let bound = |text: &[u8]| {
-            let open = text.first() == Some(&b'(');
-            let score = parse_bound(&text[usize::from(open)..]);
-            let wrong = Refusal::Text("min or max is not a float");
-            Ok::<_, Refusal>((score.ok_or(wrong)?, open))
-        };
-        let (min, max) = (bound(args.get(2))?, bound(args.get(3))?);
         let (mut scores, mut offset, mut count) = (false, 0, u64::MAX);
         let mut options = args.from(4);
         while let Some(option) = options.next() {
             if option.eq_ignore_ascii_case(b"withscores") {
                 scores = true;
             } else if option.eq_ignore_ascii_case(b"limit") {
-                let mut number =
-                    || resp::integer(options.next().ok_or(SYNTAX)?).ok_or(NOT_AN_INTEGER);
-                let (skip, most) = (number()?, number()?);
+                let (skip, most) = options.next().zip(options.next()).ok_or(SYNTAX)?;
+                let number = |text| resp::integer(text).ok_or(NOT_AN_INTEGER);
+                let (skip, most) = (number(skip)?, number(most)?);
                 // A negative count is all; nothing is before the beginning.
                 count = u64::try_from(most).unwrap_or(u64::MAX);
                 match u64::try_from(skip) {
@@ -182,6 +175,14 @@ impl Range {
                 return Err(SYNTAX);
             }
         }
+        // As in Redis: what is wrong with options is told first.
+        let bound = |text: &[u8]| {
+            let open = text.first() == Some(&b'(');
+            let score = parse_bound(&text[usize::from(open)..]);
+            let wrong = Refusal::Text("min or max is not a float");
+            Ok::<_, Refusal>((score.ok_or(wrong)?, open))
+        };
+        let (min, max) = (bound(args.get(2))?, bound(args.get(3))?);
         Ok(Range { min, max, scores, offset, count })
     }
 

@@ -556,6 +556,13 @@ fn errors_are_in_redis_words() {
     says("GET", "ERR wrong number of arguments for 'get' command");
     says("MSET a 1 b", "ERR wrong number of arguments for 'mset' command");
     says("SELECT 1", "ERR DB index is out of range");
+    says("SELECT abc", "ERR value is not an integer or out of range");
+    says("CLIENT SETNAME", "ERR wrong number of arguments for 'client|setname' command");
+    says("CLIENT SETNAME a b", "ERR wrong number of arguments for 'client|setname' command");
+    let special = "ERR Client names cannot contain spaces, newlines or special characters.";
+    says("CLIENT SETNAME a\n", special);
+    says("CLIENT SETNAME a\u{7f}", special);
+    says("COMMAND COUNT x", "ERR wrong number of arguments for 'command|count' command");
     says("SET a 1 EX 5", "ERR keys do not expire here: there is no expiry");
     says("SET a 1 NX XX", "ERR syntax error");
     says("SET a 1 XX WHAT", "ERR syntax error");
