@@ -457,6 +457,12 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D>
         if !self.can_read() {
             return Err(buffer);
         }
+        if page < self.layout.pages && self.next == 1 {
+            // There never was a record. A page that was lost is none of those.
+            let result = Err(StoreError::Unwritten { page });
+            self.out.push_back(StoreDone::Read { page, buffer, result });
+            return Ok(());
+        }
         let (block, task) = match page.checked_sub(self.layout.pages) {
             None => (self.layout.first + page, Task::Page(page)),
             Some(at) => (self.layout.beside.first + at, Task::ReadBeside(page)),

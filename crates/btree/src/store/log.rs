@@ -442,7 +442,11 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         }
         let block = self.map[page as usize];
         if block == 0 {
-            let result = Err(StoreError::Damaged { page });
+            // Where no page is, none was ever written: else one has been lost.
+            let result = Err(match self.mapped {
+                0 => StoreError::Unwritten { page },
+                _ => StoreError::Damaged { page },
+            });
             self.out.push_back(StoreDone::Read { page, buffer, result });
             return Ok(());
         }

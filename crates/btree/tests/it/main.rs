@@ -13,3 +13,4 @@ mod keyed;
 mod log;
 mod lost;
 mod redo;
+mod unmade;
