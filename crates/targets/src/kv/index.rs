@@ -4,13 +4,16 @@
 //! others (MemC3, NSDI 2013): an entry is in one of two buckets, and the second is found
 //! from the first and eight bits of the hash. So the table fills beyond 90 %, and the
 //! entries of a first bucket can be found wherever they are: in the order of hashes,
-//! which does not depend on which bucket an entry is in.
+//! which does not depend on which bucket an entry is in. How many keys begin in each 64
+//! buckets is counted, and in 64 of these, and so on: a table with few keys is gone
+//! through without a look at all its buckets.
 //!
 //! Guarantees: of a hash there is at most one entry; what is entered is found until it
 //! is removed; a pass of [`Index::dump`] gives each entry that was there at its start,
 //! and was neither changed nor removed since, at least once, and none that is not there
-//! when it is given. Bounded: a look takes two
-//! buckets, an entry moves at most [`PATHS`] others. Fails where there is no room.
+//! when it is given. Bounded: a look takes two buckets, an entry moves at most [`PATHS`]
+//! others, and the next key is found behind at most 64 buckets, where it stands, and 64
+//! more, and some counts. Fails where there is no room.
 
 use port::OutOfMemory;
 use port::lazy::table;
@@ -27,6 +30,9 @@ const PATHS: usize = 128;
 /// Entries that may move behind a pass.
 const STRAYS: usize = 1024;
 
+/// Buckets that are counted together, and counts that are.
+const FAN: usize = 64;
+
 /// An entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -41,6 +47,9 @@ pub(super) struct Index {
     slots: Box<[Entry]>,
     /// By bucket: entries that belong there first, and are in their second.
     away: Box<[u16]>,
+    /// How many entries of keys that are there have their first bucket in each
+    /// [`FAN`] buckets, in `FAN` times as many, and so on.
+    counts: Vec<Box<[u32]>>,
     /// Bits of a bucket's number.
     bits: u32,
     /// Entries, and as many as there are to be at most.
@@ -69,7 +78,15 @@ impl Index {
     /// An empty table with room for so many keys.
     pub fn new(keys: u64) -> Result<Index, OutOfMemory> {
         let buckets = Index::buckets(keys);
+        let mut counts = Vec::new();
+        let mut len = buckets.div_ceil(FAN);
+        counts.push(table(0, len, "the index of keys")?);
+        while len > FAN {
+            len = len.div_ceil(FAN);
+            counts.push(table(0, len, "the index of keys")?);
+        }
         Ok(Index {
+            counts,
             slots: table(Entry::default(), buckets * WIDTH, "the index of keys")?,
             away: table(0, buckets, "the index of keys")?,
             bits: buckets.trailing_zeros(),
@@ -83,7 +100,8 @@ impl Index {
 
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> u64 {
-        (size_of_val(&*self.slots) + size_of_val(&*self.away)) as u64
+        let counts: usize = self.counts.iter().map(|counts| size_of_val(&**counts)).sum();
+        (size_of_val(&*self.slots) + size_of_val(&*self.away) + counts) as u64
     }
 
     /// How many entries there are.
@@ -137,6 +155,7 @@ impl Index {
         if let Some(slot) = self.slot(hash) {
             let before = std::mem::replace(&mut self.slots[slot].place, place);
             self.gone = self.gone + usize::from(is_gone(place)) - usize::from(is_gone(before));
+            self.count(hash, before, place);
             return Ok(Some(before));
         }
         let slot = self.make_room(hash).ok_or(Full)?;
@@ -164,13 +183,27 @@ impl Index {
         let first = self.first(entry.hash);
         self.away[first] += u16::from(slot / WIDTH != first);
         self.slots[slot] = entry;
+        self.count(entry.hash, Place::NONE, entry.place);
     }
 
     fn take(&mut self, slot: usize) -> Entry {
         let entry = std::mem::take(&mut self.slots[slot]);
         let first = self.first(entry.hash);
         self.away[first] -= u16::from(slot / WIDTH != first);
+        self.count(entry.hash, entry.place, Place::NONE);
         entry
+    }
+
+    /// Counts a key that comes or goes.
+    fn count(&mut self, hash: u64, before: Place, after: Place) {
+        if before.is_live() == after.is_live() {
+            return;
+        }
+        let mut at = self.first(hash);
+        for counts in &mut self.counts {
+            at /= FAN;
+            if after.is_live() { counts[at] += 1 } else { counts[at] -= 1 }
+        }
     }
 
     /// A free place for a hash: where its buckets are full, entries move to their
@@ -248,20 +281,42 @@ impl Index {
         None
     }
 
+    /// The first buckets, from this one on, that may be some key's.
+    fn homes(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+        let next = move |mut bucket: usize| {
+            'next: while bucket < self.away.len() {
+                let mut size = FAN.pow(self.counts.len() as u32);
+                for counts in self.counts.iter().rev() {
+                    if counts[bucket / size] == 0 {
+                        bucket = (bucket / size + 1) * size;
+                        continue 'next;
+                    }
+                    size /= FAN;
+                }
+                return Some(bucket);
+            }
+            None
+        };
+        std::iter::successors(next(from), move |bucket| next(bucket + 1))
+    }
+
     /// The entry with the least hash that is not below this one, of keys that are
     /// there.
     pub fn next_from(&self, hash: u64) -> Option<Entry> {
+        self.homes(self.first(hash)).find_map(|first| self.least(first, hash))
+    }
+
+    /// The same of those with this first bucket.
+    fn least(&self, first: usize, hash: u64) -> Option<Entry> {
         let fits = |entry: &&Entry| entry.place.is_live() && entry.hash >= hash;
-        (self.first(hash)..self.away.len()).find_map(|first| {
-            let home = self.slots[first * WIDTH..][..WIDTH].iter().filter(fits);
-            let of_first = |entry: &&Entry| self.first(entry.hash) == first;
-            let least = home.filter(of_first).min_by_key(|entry| entry.hash);
-            let away = if self.away[first] == 0 { 0 } else { 1 << 8 };
-            let others = (0..away).map(|number| first ^ self.distance(number));
-            let others = others.flat_map(|bucket| &self.slots[bucket * WIDTH..][..WIDTH]);
-            let others = others.filter(fits).filter(of_first).min_by_key(|entry| entry.hash);
-            least.into_iter().chain(others).min_by_key(|entry| entry.hash).copied()
-        })
+        let home = self.slots[first * WIDTH..][..WIDTH].iter().filter(fits);
+        let of_first = |entry: &&Entry| self.first(entry.hash) == first;
+        let least = home.filter(of_first).min_by_key(|entry| entry.hash);
+        let away = if self.away[first] == 0 { 0 } else { 1 << 8 };
+        let others = (0..away).map(|number| first ^ self.distance(number));
+        let others = others.flat_map(|bucket| &self.slots[bucket * WIDTH..][..WIDTH]);
+        let others = others.filter(fits).filter(of_first).min_by_key(|entry| entry.hash);
+        least.into_iter().chain(others).min_by_key(|entry| entry.hash).copied()
     }
 
     /// All entries, in no order.
@@ -374,5 +429,42 @@ mod tests {
             }
         }
         assert!(moved > 0);
+    }
+
+    /// A step of a listing of few keys in a large table looks at few buckets, also where
+    /// many were deleted.
+    #[test]
+    fn a_step_looks_at_few_buckets() {
+        let mut random = Random::new(7, 3);
+        let mut index = Index::new(1 << 20).unwrap();
+        let gone = Place::new(flash::Ppa(5), 0, 32, Kind::Gone, 0);
+        for _ in 0..50_000 {
+            let hash = random.bits();
+            index.set(hash, Place(5)).unwrap();
+            index.set(hash, gone).unwrap();
+        }
+        let looks = |index: &Index, hash: u64| {
+            let mut looks = 0;
+            let homes = index.homes(index.first(hash)).inspect(|_| looks += 1);
+            let found = homes.filter_map(|first| index.least(first, hash)).next();
+            assert_eq!(found, index.next_from(hash));
+            looks
+        };
+        assert_eq!(looks(&index, 0), 0, "no key is there");
+        let mut keys: Vec<u64> = (0..20).map(|_| random.bits()).collect();
+        for &key in &keys {
+            index.set(key, Place(6)).unwrap();
+        }
+        keys.sort_unstable();
+        let mut hash = 0;
+        for key in keys {
+            let most = looks(&index, hash);
+            assert!(most <= 2 * FAN, "{most} buckets");
+            assert_eq!(index.next_from(hash), Some(Entry { hash: key, place: Place(6) }));
+            hash = key + 1;
+        }
+        assert!(looks(&index, hash) <= FAN);
+        let beside = index.bytes() - (index.slots.len() * 16 + index.away.len() * 2) as u64;
+        assert!(beside * 80 < index.slots.len() as u64, "{beside} bytes");
     }
 }
