@@ -45,6 +45,8 @@ pub struct Ended {
     pub held: Held,
     /// Whether a signal asked for the end, while the program ran.
     pub was_asked: bool,
+    /// Whether the watcher ended it, while the program ran.
+    pub was_stopped: bool,
     /// An error of what was in memory that is a file when all had ended. The program was not told.
     pub lost: Option<Errno>,
 }
@@ -97,6 +99,7 @@ pub fn run(
         seen: HashMap::new(),
         stopped: false,
         was_asked: false,
+        was_stopped: false,
         calls: 0,
     };
     let ended = supervisor.until_end(&signals);
@@ -278,6 +281,7 @@ struct Supervisor<'a> {
     seen: HashMap<u32, u64>,
     stopped: bool,
     was_asked: bool,
+    was_stopped: bool,
     calls: u64,
 }
 
@@ -288,6 +292,7 @@ impl Supervisor<'_> {
             let mut wake = match self.session.watcher.course() {
                 Course::Go(at) => at,
                 Course::Stop => {
+                    self.was_stopped |= self.main.code.is_none();
                     self.stopped = true;
                     None
                 }
@@ -309,6 +314,7 @@ impl Supervisor<'_> {
             if self.stopped {
                 self.kill();
             }
+            let had_ended = self.main.code.is_some();
             let came = self.events.wait(self.session.listener.file(), wake)?;
             if came.call {
                 self.receive()?;
@@ -327,7 +333,8 @@ impl Supervisor<'_> {
             }
             if came.signal {
                 signals.forward(&self.main.process);
-                self.was_asked = true;
+                // One that ends as the signal comes may end by it.
+                self.was_asked |= !had_ended;
                 // What the program has left behind is not asked twice.
                 self.stopped |= self.main.code.is_some();
             }
@@ -469,8 +476,9 @@ impl Supervisor<'_> {
         let lost = calls::tell_mapped(&mut self.session).err();
         self.session.sweep(true);
         let code = self.main.code.unwrap_or(128 + libc::SIGKILL);
-        let (held, was_asked) = (self.held.effects_held, self.was_asked);
-        Ok(Ended { code, calls: self.calls, held, was_asked, lost })
+        let Supervisor { calls, was_asked, was_stopped, .. } = self;
+        let held = self.held.effects_held;
+        Ok(Ended { code, calls, held, was_asked, was_stopped, lost })
     }
 }
 

@@ -32,11 +32,14 @@ impl Told<'_> {
             self.life.explorer.events().iter().filter(|event| is_sync(event)).count() as u64;
         let operations = self.operations();
         let mut text = format!(
-            "{}: {} on files, of them {}; exit code {}\n",
+            "{}: {} on files, of them {}; {}\n",
             harmless(&program(args)),
             units::counted(operations, "operation"),
             units::counted(syncs, "sync"),
-            run.code
+            match run.is_over {
+                true => "ended by --run-timeout".to_string(),
+                false => format!("exit code {}", run.code),
+            }
         );
         if let Some(said) = Said::of(self.life.explorer.events()).text() {
             let _ = writeln!(text, "  {said} on standard output");
@@ -153,7 +156,7 @@ impl Told<'_> {
         }
         Ok(json!({
             "program": args.program.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
-            "exit_code": run.code,
+            "exit_code": (!run.is_over).then_some(run.code),
             "events": self.life.explorer.events().len(),
             "operations": self.operations(),
             "said_bytes": said.bytes,

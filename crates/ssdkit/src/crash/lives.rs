@@ -191,6 +191,8 @@ pub struct Recorded {
     pub initial: Vec<Operation>,
     /// How it ended.
     pub code: i32,
+    /// It was ended, as its time was over.
+    pub is_over: bool,
     /// Calls that were refused.
     pub refused: Vec<&'static str>,
     /// Of which run it is.
@@ -358,10 +360,10 @@ fn record(args: &CrashArgs, folder: &Path) -> Result<(Recorded, Vec<Event>), Err
     };
     let events: Vec<Event> = recorder.events.into_iter().map(event).collect();
     let number = number(&events);
-    let is_over = until.is_some_and(|until| until <= Instant::now());
+    let is_over = ended.was_stopped;
     // Who is ended on purpose did not fail.
     let code = if is_over { 0 } else { ended.code };
-    Ok((Recorded { initial, code, refused: recorder.refused, number }, events))
+    Ok((Recorded { initial, code, is_over, refused: recorder.refused, number }, events))
 }
 
 /// A pipe whose bytes come on standard error, by a process: of its own, so that what the program

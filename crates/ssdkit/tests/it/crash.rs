@@ -321,6 +321,14 @@ fn a_check_that_never_holds_and_programs_that_are_not_there_are_told() {
     let left =
         ["--check", "true", "--run-timeout", "500ms", "--", "sh", "-c", "touch a; sleep 99 &"];
     assert_eq!(told(&left).0, Some(0));
+    // A program that fails has failed, also where its time ends what it left behind.
+    let fails = "touch a; sleep 99 & exit 3";
+    let left = ["--check", "true", "--run-timeout", "500ms", "--", "sh", "-c", fails];
+    let (code, text) = told(&left);
+    assert!(code == Some(1) && text.contains("exit code 3"), "{text}");
+    let slow = crash("true", "touch a; sleep 99", "true", &["--run-timeout", "500ms"]);
+    let (_, report) = slow.unwrap();
+    assert_eq!(report["exit_code"], Value::Null, "{report:#}");
     let (code, text) = told(&["--map", "/", "--check", "true", "--", "true"]);
     assert!(code == Some(2) && text.contains("take a folder in it"), "{text}");
     let (code, text) = told(&["--check", "exit 7", "--", "touch", "a"]);
