@@ -12,6 +12,11 @@ pub enum RunError {
         "this kernel cannot hand a program's system calls to a supervisor: {0}; needed are Linux 5.19 or later and a system that allows seccomp filters with SECCOMP_FILTER_FLAG_NEW_LISTENER (containers may forbid them)"
     )]
     NoNotification(io::Error),
+    /// Another supervisor has the calls of this process, and so those of what it starts.
+    #[error(
+        "another supervisor has the system calls of this process already, and one program has one supervisor: it was started inside ssdkit run or crash, or in a sandbox that watches; start it outside"
+    )]
+    Supervised,
     /// The supervisor may not look into the program.
     #[error(
         "the supervisor may not reach the program's memory and descriptors: {0}; allow ptrace of own children (kernel.yama.ptrace_scope at most 1, CAP_SYS_PTRACE in a container)"
@@ -66,6 +71,9 @@ impl RunError {
 
     /// Whether the machine cannot do it, whatever is run.
     pub fn is_unable(&self) -> bool {
-        matches!(self, Self::NoNotification(_) | Self::NoAccess(_) | Self::NoMask(_))
+        matches!(
+            self,
+            Self::NoNotification(_) | Self::Supervised | Self::NoAccess(_) | Self::NoMask(_)
+        )
     }
 }

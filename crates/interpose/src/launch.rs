@@ -168,6 +168,9 @@ fn take(pid: Pid, words: &Words) -> Result<(OwnedFd, OwnedFd), RunError> {
             wait(&words.listener);
         }
     }
+    if number == -libc::EBUSY {
+        return Err(RunError::Supervised);
+    }
     if number < 0 {
         return Err(RunError::NoNotification(io::Error::from_raw_os_error(-number)));
     }

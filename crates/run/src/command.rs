@@ -366,6 +366,12 @@ fn folders(maps: &[PathBuf]) -> Result<Vec<Folder>, Error> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for map in maps {
         let path = folder::full(map).map_err(|e| failed(map, e))?;
+        if path.exists() && !path.is_dir() {
+            return Err(Error::Usage(format!(
+                "{} is no folder: --map takes one, and makes it where it is not there",
+                map.display()
+            )));
+        }
         if path.file_name().is_none() {
             return Err(Error::Usage("/ cannot be mapped: take a folder in it".into()));
         }

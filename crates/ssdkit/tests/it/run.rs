@@ -7,6 +7,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::common;
+
 /// A stripe of three has a row of parity for two of data, and figures of what the flash took
 /// have it in them.
 #[test]
@@ -64,6 +66,38 @@ fn a_signal_is_for_the_program() {
     let run = ["run", "--drive", "d.ssd", "--map", "data", "--", "cat", "data/a", "data/got"];
     let out = ssdkit(&run).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&out.stdout), "a\ngot\n", "{out:?}");
+}
+
+/// A program has one supervisor: inside another run that is told, and not the kernel.
+#[test]
+fn a_run_inside_a_run_is_told_why_it_cannot_be() {
+    let place = tempfile::tempdir().unwrap();
+    let run = |name: &str| format!("run --drive mem:tlc,size=64M --map {name} --");
+    let inner = format!("{} {} true", env!("CARGO_BIN_EXE_ssdkit"), run("b"));
+    let line = format!("{} {inner}", run("a"));
+    let out = common::run(place.path(), &line);
+    let said = String::from_utf8_lossy(&out.stderr);
+    if said.contains("the supervisor may") || said.contains("this kernel cannot") {
+        assert!(!said.contains("ended after"), "{said}");
+        eprintln!("LEFT OUT: programs cannot be supervised here: {said}");
+        return;
+    }
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("another supervisor has the system calls"), "{said}");
+}
+
+/// What is to be mapped is a folder, or not there yet.
+#[test]
+fn what_is_no_folder_is_not_mapped() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("file"), "text").unwrap();
+    for map in ["/dev/null", "file"] {
+        let line = format!("run --drive mem:tlc,size=64M --map {map} -- true");
+        let out = common::run(place.path(), &line);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("{map} is no folder: ")), "{said}");
+    }
 }
 
 /// The page's faults: each is told to the program, once, and in the summary.
