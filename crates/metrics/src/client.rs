@@ -24,7 +24,16 @@ const HEADERS: usize = 64;
 
 /// What is at an address now; else why there is nothing.
 pub(crate) fn look(address: &Address) -> Result<Scrape, String> {
-    got(address, Paper::Metrics, |page| Scrape::read(page).map_err(|e| e.to_string()))
+    got(address, Paper::Metrics, |page| {
+        let all = Scrape::read(page).map_err(|e| e.to_string())?;
+        // Every page has it; others serve metrics, too.
+        match all.value("ssdkit_uptime_seconds", &[]) {
+            Some(_) => Ok(all),
+            None => Err(format!(
+                "{address} serves no figures of ssdkit's: is it the address of --metrics?"
+            )),
+        }
+    })
 }
 
 /// What a paper at an address is now; else why there is nothing.
@@ -120,13 +129,17 @@ mod tests {
     fn a_page_is_fetched() {
         let (endpoint, stopper) = Endpoint::bind(&"0".parse().unwrap()).unwrap();
         let address: Address = endpoint.addr().unwrap().to_string().parse().unwrap();
-        let pages = ["a 7\n", "<html>"].map(|page| Ok(String::from(page)));
+        let pages = ["ssdkit_uptime_seconds 1\na 7\n", "<html>", "", "node_load1 0.2\n"];
+        let pages = pages.map(|page| Ok(String::from(page)));
         let mut pages = pages.into_iter().chain([Err(NoPage::Late)]);
         std::thread::scope(|scope| {
             scope.spawn(move || endpoint.run(|_| pages.next().unwrap_or(Err(NoPage::Gone))));
             let stopper = stopper;
             assert_eq!(look(&address).map(|all| all.value("a", &[])), Ok(Some(7.0)));
             assert!(look(&address).unwrap_err().contains("line 1 of the page"));
+            for _other in ["nothing", "another server's"] {
+                assert!(look(&address).unwrap_err().contains("no figures of ssdkit's"));
+            }
             assert!(look(&address).unwrap_err().contains("does not answer in time"));
             assert!(look(&address).unwrap_err().contains("its drive is gone"));
             drop(stopper);
