@@ -116,7 +116,8 @@ fn the_cliff_is_where_the_drive_is_physically_full() {
     let cliff = figure(&outcome, "cliff").expect("it has one");
     let full = 1.0 / (1.0 - spare);
     assert!((full - 0.1..full + 0.25).contains(&cliff), "{cliff} for {full}");
-    let (fresh, steady) = (figure(&outcome, "empty drive"), figure(&outcome, "steady"));
+    let (fresh, steady) =
+        (figure(&outcome, "empty drive, 5 to 25 % of the first fill"), figure(&outcome, "steady"));
     assert!(steady < fresh, "{}", outcome.headline());
 }
 

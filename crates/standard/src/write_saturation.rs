@@ -101,7 +101,7 @@ fn told(search: Search, points: &[f64], tails: &[Option<f64>], amplifications: &
     let amplification = window.iter().sum::<f64>() / window.len() as f64;
     let name = if search.reached { "steady" } else { "last rounds" };
     let figures = vec![
-        Figure::new("empty drive", Unit::Iops, fresh),
+        Figure::new("empty drive, 5 to 25 % of the first fill", Unit::Iops, fresh),
         Figure::new(name, Unit::Iops, steady),
         Figure::new("cliff", Unit::Fills, cliff),
         Figure::new(&format!("{name} beside empty"), Unit::Percent, 100.0 * steady / fresh),
