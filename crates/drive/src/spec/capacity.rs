@@ -182,6 +182,7 @@ impl MemorySpec {
                 spare,
                 size,
                 pus: one.total_pus(),
+                parity: self.parity,
                 chunk: chunk as u64 * BLOCK_BYTES,
                 nearest: ((1.0 - user as f64 / (least * pus) as f64) * 1e4).ceil() / 1e4,
                 nearest_size: (nearest_size + 2 * pus as u64 * BLOCK_BYTES)
@@ -189,6 +190,17 @@ impl MemorySpec {
             });
         }
         u64::try_from(blocks.max(least)).map_err(too_large)
+    }
+}
+
+/// The units that a target fills, so many, and what they are filled by: with parity groups of
+/// units and superblocks.
+pub(super) fn units_in_words(pus: u32, parity: u32) -> (String, &'static str) {
+    match (pus, parity) {
+        (1, 0) => ("the one parallel unit".into(), "chunks"),
+        (_, 0) => (format!("{pus} parallel units"), "chunks"),
+        (1, _) => (format!("the one group of {parity} units"), "superblocks"),
+        _ => (format!("{pus} groups of {parity} units"), "superblocks"),
     }
 }
 

@@ -10,7 +10,8 @@ use ruled::ControlPlane;
 use rules::Checked;
 use serde_json::{Value, json};
 
-use super::capacity::part;
+use super::capacity::{part, units_in_words};
+use super::error::DriveError;
 use super::memory::{Cache, MemorySpec, TargetKind, placement_name, victim_name};
 use super::value::show_size;
 use super::{NbdDrive, Part};
@@ -165,19 +166,22 @@ impl DriveConfig {
     /// Why it has more spare than its profile, where nobody asked for it.
     pub fn raised_spare(&self) -> Option<String> {
         let (spare, of_profile) = (self.spare(), self.profile.spare);
-        let is_asked = self.spec.overrides.iter().any(|(key, _)| key == "spare");
-        // Whole blocks a unit raise it a little.
-        let raised = self.spec.target == TargetKind::Pblk && spare > of_profile * 1.05;
-        (raised && self.spec.size.is_some() && !is_asked).then(|| {
-            let logical = self.logical_blocks() as f64
-                / f64::from(self.above.total_pus())
-                / f64::from(self.above.chunk_blocks());
-            format!(
-                "{spare:.4}, not the profile's {of_profile}: of so small a drive each of {} units \
-                 holds {logical:.1} chunks, and has two open beside them",
-                self.above.total_pus(),
-            )
-        })
+        if self.spec.overrides.iter().any(|(key, _)| key == "spare") {
+            return None;
+        }
+        // Whole blocks a unit raise it a little, which is no more than was asked for.
+        let mut asked = self.spec.clone();
+        asked.overrides.push(("spare".into(), of_profile.to_string()));
+        let Err(DriveError::Spare { .. }) = asked.resolve() else { return None };
+        let pus = self.above.total_pus();
+        let logical =
+            self.logical_blocks() as f64 / f64::from(pus) / f64::from(self.above.chunk_blocks());
+        let (units, chunks) = units_in_words(pus, self.spec.parity);
+        let each = if pus == 1 { "" } else { "each of " };
+        Some(format!(
+            "{spare:.4}, not the profile's {of_profile}: of so small a drive {each}{units} holds \
+             {logical:.1} {chunks}, and has two open beside them",
+        ))
     }
 
     /// Units of each target, where somebody said how many.

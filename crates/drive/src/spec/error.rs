@@ -6,6 +6,7 @@ use measure::units::UnitError;
 use parity::ParityError;
 use thiserror::Error;
 
+use super::capacity::units_in_words;
 use super::value::show_size;
 
 /// A drive that cannot be: what, where, and what to do.
@@ -194,19 +195,25 @@ pub enum DriveError {
     Parity(#[from] ParityError),
     /// The chunks that each unit has open hold more than the spare leaves.
     #[error(
-        "spare={spare} cannot be kept with size={} on {pus} parallel units of chunks of {}, each \
-         with two of them open: take spare={nearest} or more, size={} or more, fewer groups \
-         or pus, or fewer pages",
-        show_size(*size), show_size(*chunk), show_size(*nearest_size)
+        "spare={spare} cannot be kept with size={} on {} of {} of {}, {}with two of them open: \
+         take spare={nearest} or more, size={} or more, fewer groups or pus, or fewer pages",
+        show_size(*size),
+        units_in_words(*pus, *parity).0,
+        units_in_words(*pus, *parity).1,
+        show_size(*chunk),
+        if *pus == 1 { "" } else { "each " },
+        show_size(*nearest_size)
     )]
     Spare {
         /// The spare that was asked for.
         spare: f64,
         /// Logical bytes.
         size: u64,
-        /// Parallel units.
+        /// Parallel units; with parity groups of them.
         pus: u32,
-        /// Bytes of a chunk.
+        /// Units of a group with parity; 0 without.
+        parity: u32,
+        /// Bytes of a chunk, or superblock.
         chunk: u64,
         /// The least spare of a drive of this size.
         nearest: f64,

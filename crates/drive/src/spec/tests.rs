@@ -53,6 +53,34 @@ fn a_spare_that_cannot_be_kept_is_refused_with_the_nearest() {
     // What nobody asked for is raised.
     let c = mem("mem:ref,size=256M").unwrap();
     assert_eq!(c.spare(), 0.5);
+    // With parity superblocks are open, of groups of units.
+    let text = error("mem:tlc,size=64M,spare=0.2,parity=4,groups=1,pus=4");
+    assert!(text.contains("on the one group of 4 units of superblocks of 18M, with two"), "{text}");
+    let text = error("mem:tlc,size=128M,spare=0.2,parity=4,groups=2,pus=4");
+    assert!(text.contains("on 2 groups of 4 units of superblocks of 18M, each with"), "{text}");
+}
+
+/// A raised spare is told exactly where it could not have been asked for, however little it is.
+#[test]
+fn a_spare_is_told_as_raised_where_it_would_be_refused() {
+    let mut told = 0;
+    for mib in [64, 256, 800, 912, 921, 922, 1024, 4096] {
+        for parity in ["", ",parity=4"] {
+            let name = format!("mem:tlc,size={mib}M{parity}");
+            let raised = mem(&name).unwrap().raised_spare();
+            let asked = mem(&format!("{name},spare=0.2"));
+            assert_eq!(raised.is_some(), asked.is_err(), "{name}: {raised:?} {asked:?}");
+            assert_eq!(asked.ok().and_then(|it| it.raised_spare()), None);
+            told += usize::from(raised.is_some());
+        }
+    }
+    assert!(told > 4, "{told}");
+    let raised = |name: &str| mem(name).unwrap().raised_spare().unwrap();
+    let little = raised("mem:tlc,size=912M");
+    assert!(little.starts_with("0.2083, not the profile's 0.2: "), "{little}");
+    assert!(little.contains("each of 32 parallel units holds 4.8 chunks"), "{little}");
+    let of_one = raised("mem:tlc,size=64M,parity=4,groups=1,pus=4");
+    assert!(of_one.contains("drive the one group of 4 units holds 3.6 superblocks"), "{of_one}");
 }
 
 #[test]
