@@ -131,17 +131,17 @@ const CAUSES: [&str; Cause::COUNT] = [
     "read of collection",
     "read of refresh",
     "read of metadata",
-    "read of the drive",
+    "read of folds",
     "program of user",
     "program of collection",
     "program of refresh",
     "program of metadata",
-    "program of the drive",
+    "program of folds",
     "erase of user",
     "erase of collection",
     "erase of refresh",
     "erase of metadata",
-    "erase of the drive",
+    "erase of folds",
 ];
 
 impl Cause {
@@ -409,7 +409,7 @@ mod tests {
                 (Whose::Collection, "collection"),
                 (Whose::Refresh, "refresh"),
                 (Whose::Metadata, "metadata"),
-                (Whose::Drive, "the drive"),
+                (Whose::Drive, "folds"),
             ] {
                 let cause = Cause::new(work, whose);
                 assert_eq!(CAUSES[cause.number()], format!("{word} of {name}"));

@@ -22,7 +22,7 @@ fn any(outcome: &Outcome, profile: &Value, part: &str, behind: &str) -> Option<S
     let is_of = |whose: &str| part == "die" && behind.ends_with(whose);
     Some(match part {
         "room" if behind == "folds" => "slc_cache=none".into(),
-        "die" if is_of("of the drive") => "slc_cache=none".into(),
+        "die" if is_of("of folds") => "slc_cache=none".into(),
         "die" if behind == "read of metadata" => "map_cache=none".into(),
         "die" if is_of("of refresh") => "errors=false".into(),
         "die" if (is_work("program") || is_work("erase")) && timing["suspend"] == false => {
@@ -86,7 +86,7 @@ mod tests {
             (",suspend=true", "die", Some("program of user"), "pus=8"),
             (",suspend=true,suspend_limit=3", "die", Some("erase of user"), "suspend_limit=none"),
             ("", "die", Some("read of user"), "pus=8"),
-            (",slc_cache=4M", "die", Some("program of the drive"), "slc_cache=none"),
+            (",slc_cache=4M", "die", Some("program of folds"), "slc_cache=none"),
             (",slc_cache=4M", "room", Some("folds"), "slc_cache=none"),
             ("", "room", Some("rows on their way"), "pus=8"),
             (",write_buffer=1m", "room", Some("rows on their way"), "write_buffer=2048k"),

@@ -177,7 +177,7 @@ fn what_has_the_die_is_named() {
     check([
         of(SMALL, "erase=20ms", often, "erase of collection"),
         of(roomy, "program=20ms", seldom, "program of user"),
-        of(cached, "program=20ms", seldom, "program of the drive"),
+        of(cached, "program=20ms", seldom, "program of folds"),
         of(worn, "program=20ms", lone_reads, "program of refresh"),
         // Reads that come at once, and read slowly.
         of(SMALL, "read=1ms", reads, "read of user"),
