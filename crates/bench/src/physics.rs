@@ -73,7 +73,9 @@ impl Physics {
 }
 
 fn applies(config: &DriveConfig, pattern: &Pattern) -> bool {
-    pattern.order == Order::Uniform
+    // What a map cache writes of its pages is in no formula.
+    config.profile.map_cache == 0
+        && pattern.order == Order::Uniform
         && pattern.bs == BLOCK_BYTES
         && pattern.varied.is_none()
         && (pattern.offset, pattern.length) == (0, config.size)
@@ -115,6 +117,12 @@ mod tests {
         pattern.bs = 8192;
         let told = Physics::of(&config, &pattern, (&before, &after), true);
         assert_eq!(told.formula, None);
+        // With a map cache its pages are programmed, too.
+        let mut cached = config.clone();
+        cached.profile.map_cache = 65536;
+        let whole = Pattern { bs: 4096, ..pattern };
+        let formula = |of: &DriveConfig| Physics::of(of, &whole, (&before, &after), true).formula;
+        assert!(formula(&config).is_some() && formula(&cached).is_none());
         // Nothing was collected.
         assert_eq!(Physics::of(&config, &pattern, (&before, &before), true), Physics::default());
     }
