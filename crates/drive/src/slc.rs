@@ -83,7 +83,7 @@ impl fmt::Display for SlcReport {
             "{:.1} % of {} in use; {} taken, {} past it; {} folded, {} dropped; {} blocks, {:.2} \
              erases each",
             100.0 * h.cached as f64 / h.rows.max(1) as f64,
-            bytes(h.rows),
+            units::capacity(h.rows * self.row),
             bytes(h.written),
             bytes(h.direct),
             bytes(h.folded),
