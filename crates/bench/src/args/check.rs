@@ -79,7 +79,9 @@ impl BenchArgs {
             return refuse("--report and --trace are one file: give each its own");
         }
         if self.report.is_some() && self.explains {
-            return refuse("--report is of `ssdkit bench`, and explain has none: leave it out");
+            return refuse(
+                "--report is a page of a bench or replay alone, and explaining makes none: leave --report out",
+            );
         }
         if self.faults.are_given() {
             if !is_ours {

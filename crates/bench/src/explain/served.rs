@@ -27,8 +27,9 @@ const SERVED: &str = "served";
 const INTERVAL: &str = "interval";
 /// Options of a run that a served drive has, too.
 const COMMON: [&str; 2] = ["json", "slowest"];
-/// What explain refuses: an option of a run, and all that have this heading.
-const REPORT: &str = "report";
+/// What explain refuses: options of a run (`rules` and `file` are those of faults), and all that
+/// have this heading.
+const REFUSED: [&str; 4] = ["report", "clock", "rules", "file"];
 const LAYER: &str = "Block layer";
 
 /// `ssdkit explain`: of a run, or of a served drive.
@@ -58,8 +59,9 @@ impl Args for ExplainCommand {
         let cmd = ExplainArgs::augment_args(cmd);
         let of_run = cmd.get_arguments().map(|arg| arg.get_id().clone());
         let of_run: Vec<_> = of_run.filter(|id| !COMMON.contains(&id.as_str())).collect();
-        let is_refused =
-            |arg: &Arg| arg.get_id() == REPORT || arg.get_help_heading() == Some(LAYER);
+        let is_refused = |arg: &Arg| {
+            REFUSED.contains(&arg.get_id().as_str()) || arg.get_help_heading() == Some(LAYER)
+        };
         let cmd = cmd.mut_args(|arg| match arg.is_required_set() {
             true => arg.required(false).required_unless_present(SERVED),
             // With what it is of: no option to be found.
@@ -208,7 +210,8 @@ mod tests {
     fn help_names_no_option_that_is_refused() {
         let mut cmd = ExplainCommand::augment_args(Command::new("explain"));
         let help = cmd.render_long_help().to_string();
-        for hidden in ["--cores", "--scheduler", "--trace", "--report", LAYER] {
+        for hidden in ["--cores", "--scheduler", "--trace", "--report", "--fault", "--clock", LAYER]
+        {
             assert!(!help.contains(hidden), "{hidden}: {help}");
         }
         for named in ["--what-if", "--served", "--slowest", "--rate"] {

@@ -57,6 +57,7 @@ fn pages_are_written_where_they_may_be() {
     let explain = "explain mem:tlc,size=16M --rw randread --ios 100 --report a.html";
     let (_, why, code) = all(dir.path(), explain);
     assert!(code == Some(2) && why.contains("--report"), "{why}");
+    assert!(why.contains("explaining makes none"), "also of replay --explain: {why}");
     let (help, _, code) = all(dir.path(), "explain --help");
     let is_hidden = help.contains("--slowest") && !help.contains("--report");
     assert!(code == Some(0) && is_hidden, "what is refused is not offered: {help}");
