@@ -68,6 +68,16 @@ fn is_same(told: &Value, report: &Value, ios: &Value) {
     }
 }
 
+/// Where parts of blocks are written, more is programmed for the bytes than for the blocks.
+#[test]
+fn parts_of_blocks_are_told_by_bytes() {
+    for (bs, told) in [("512", true), ("4k", false)] {
+        let job = format!("[a]\nrw=randwrite\nnorandommap\nbs={bs}\nnumber_ios=20000\n");
+        let text = ran("mem:znand,size=64M", &[&job], Format::Normal).unwrap();
+        assert_eq!(text.contains(" of the bytes written, as a write of a part"), told, "{text}");
+    }
+}
+
 #[test]
 fn a_job_does_what_a_bench_does() {
     let told =

@@ -179,7 +179,13 @@ pub fn report(told: &Told, about: &About) -> Report {
         |get: fn(&WriteCounters) -> u64| get(&tally.after).saturating_sub(get(&tally.before));
     let amplification = || {
         let own = [grew(|c| c.gc), grew(|c| c.padding), grew(|c| c.metadata)];
-        WriteAmplification::from_blocks(grew(|c| c.user), own[0], own[1], own[2])
+        let user = grew(|c| c.user);
+        let all = WriteAmplification::from_blocks(user, own[0], own[1], own[2])?;
+        // What was under way when a ramp was over is not among the bytes.
+        Some(match told.job.lasts.ramp {
+            0 => all.with_bytes(user, write.bytes),
+            _ => all,
+        })
     };
     let (collections, moved, copied) =
         (grew(|c| c.collections), grew(|c| c.moved), grew(|c| c.copied));

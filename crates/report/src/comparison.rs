@@ -434,6 +434,9 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         value: run.write_amplification.map(|w| w.total),
         waver: even(waver(&of_rows(run, |row| row.write_amplification))),
     });
+    add("write amplification by bytes", Unit::Ratio, &|run| {
+        known(run.write_amplification.and_then(|w| w.of_bytes))
+    });
     add("write amplification with parity", Unit::Ratio, &|run| {
         known(run.parity.and_then(|parity| parity.write_amplification))
     });

@@ -106,6 +106,8 @@ pub struct Amplification {
     pub gc: f64,
     pub padding: f64,
     pub metadata: f64,
+    /// Of the bytes that the host wrote, where parts of blocks were.
+    pub of_bytes: Option<f64>,
 }
 
 /// What collection did.
@@ -338,9 +340,10 @@ impl Run {
         }
         let within = directions.filter_map(|part| part.percentiles_within.as_ref());
         figures.extend(within.chain(&self.percentiles_within).flat_map(Within::all));
-        if let Some(Amplification { total, user, gc, padding, metadata }) = self.write_amplification
-        {
+        if let Some(all) = self.write_amplification {
+            let Amplification { total, user, gc, padding, metadata, of_bytes } = all;
             figures.extend([total, user, gc, padding, metadata]);
+            figures.extend(of_bytes);
         }
         figures.extend(self.parity.and_then(|parity| parity.write_amplification));
         figures.extend(self.slc_cache.and_then(|cache| cache.write_amplification));
@@ -569,6 +572,20 @@ pub(crate) mod tests {
         several["jobs"] = json!([{ "workload": { "rw": "write", "qd": 8 }, "queue": 1, "iops": 5.0,
             "latency_ns": { "n": 5 }, "open_loop": null }]);
         assert_eq!(Run::from_json("a", several).unwrap().depth(), None);
+    }
+
+    /// Write amplification of bytes is a row where a run has it, and must be a ratio.
+    #[test]
+    fn what_bytes_cost_is_compared() {
+        let mut parts = report(&[1e5; 6]);
+        parts["write_amplification"]["of_bytes"] = 16.5.into();
+        let of =
+            |json: &Value| crate::Comparison::new(&[Run::from_json("a", json.clone()).unwrap()]);
+        let told = of(&parts).to_text();
+        assert!(told.contains("write amplification by bytes") && told.contains("16.5"), "{told}");
+        assert!(!of(&report(&[1e5; 6])).to_text().contains("by bytes"));
+        parts["write_amplification"]["of_bytes"] = 1e300.into();
+        assert!(Run::from_json("a", parts).is_err());
     }
 
     #[test]
