@@ -102,6 +102,10 @@ impl What {
             Unknown { .. } => "declare it before the rules",
             Empty => "a range a..b goes from a up to, and without, b",
             Past { .. } => "write a smaller one",
+            Kind { found: "an operation", .. } => "compare operations by == or !=",
+            Kind { wanted: "none, set by =", .. } => {
+                "an entry of addresses is set by place, fill or migrate, and cleared by `= none`"
+            }
             Kind { .. } => "write times with a unit, and compare like with like",
             Overflow => "bound the values by a condition, or by min(...) or %",
             Zero => "divide by max(1, ...)",

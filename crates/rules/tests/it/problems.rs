@@ -182,6 +182,21 @@ fn kinds_do_not_mix() {
     one("application == 9 and nn > 1", "then drop", "there is no counter nn @ nn");
 }
 
+/// What is said to do is of the kind that is wrong.
+#[test]
+fn what_to_do_about_a_kind_is_of_that_kind() {
+    for (when, act, help) in [
+        ("op < read", "then drop", "compare operations by == or !="),
+        ("always", "do l2p[0] = l2p[1]", "and cleared by `= none`"),
+        ("lba < 5ms", "then drop", "write times with a unit"),
+    ] {
+        let text = format!("{HEAD}rule r priority 0 when {when} {act}");
+        let problem = &check(parse(&text).unwrap(), &Budget::default()).unwrap_err()[0];
+        let told = problem.render("a.rules", &text);
+        assert!(told.contains(help), "{told}");
+    }
+}
+
 #[test]
 fn names_are_there_once() {
     assert_eq!(problems("counter t 0..1"), ["there is a second table t @ t"]);
