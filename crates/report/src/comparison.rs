@@ -226,9 +226,13 @@ impl Comparison {
     fn others_in(&self, columns: usize, first: usize, other: usize) -> Vec<Range<usize>> {
         let (runs, at_once) = (self.names.len(), (columns.saturating_sub(first) / other).max(1));
         let groups = (1..runs).step_by(at_once.min(runs));
-        let groups: Vec<_> =
+        let mut groups: Vec<_> =
             groups.map(|from| from..from.saturating_add(at_once).min(runs)).collect();
-        if groups.is_empty() { vec![1..1] } else { groups }
+        // Of one run there is a table, too.
+        if groups.is_empty() {
+            groups.push(1..1);
+        }
+        groups
     }
 
     fn figures_text(&self, wide: usize, others: Range<usize>, out: &mut String) {

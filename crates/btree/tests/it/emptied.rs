@@ -5,7 +5,7 @@ use btree::{Error, Outcome, PageStore, Tree, Write};
 
 use crate::common::blocks::{Kind, create, outcome};
 use crate::common::{BatchDrive, Changes, Heard, MemoryDrive, no_fuse};
-use crate::redo::{InPlace, Log, create_batched};
+use crate::redo::{Batches, InPlace, Log};
 
 /// Members that are put or deleted together.
 const TOGETHER: u64 = 4;
@@ -84,7 +84,7 @@ fn in_a_log_full_stores_are_emptied() {
 #[test]
 fn batched_full_stores_are_emptied() {
     for (most, value) in WAYS {
-        let mut tree = create_batched(BatchDrive::new(260, 3, no_fuse()));
+        let mut tree = Batches::on(BatchDrive::new(260, 3, no_fuse()));
         a_full_store_is_emptied(&mut tree, most, &vec![7; value]);
     }
 }
@@ -131,5 +131,5 @@ fn in_a_log_long_values_get_shorter() {
 
 #[test]
 fn batched_long_values_get_shorter() {
-    long_values_get_shorter(&mut create_batched(BatchDrive::new(260, 5, no_fuse())));
+    long_values_get_shorter(&mut Batches::on(BatchDrive::new(260, 5, no_fuse())));
 }

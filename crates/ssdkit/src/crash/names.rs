@@ -144,7 +144,13 @@ mod tests {
             sync(12),
             sync(11),
         ];
-        let run = Recorded { initial: Vec::new(), code: 0, refused: Vec::new(), number: 0 };
+        let run = Recorded {
+            initial: Vec::new(),
+            code: 0,
+            is_over: false,
+            refused: Vec::new(),
+            number: 0,
+        };
         let told = |n: usize| Names::before(&run, &events, n).describe(&events[n]);
         assert_eq!(told(2), "fsync of d/new");
         assert_eq!(told(3), "renaming d/new to log");
