@@ -365,7 +365,7 @@ fn a_trace_is_explained() {
     };
     assert!(refused("--what-if suspend=true").contains("--explain"));
     assert!(refused("--explain --what-if no=1").contains("is no key"));
-    assert!(refused("--explain --report a.html").contains("--report is of"));
+    assert!(refused("--explain --report a.html").contains("explaining makes none"));
 }
 
 /// What an observer says of going on.
