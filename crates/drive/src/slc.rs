@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(json["rows_now"], 20);
         assert_eq!((&json["erases"], &json["erases_per_block"]), (&10.into(), &1.5.into()));
         let text =
-            "50.0 % of 328 kB in use; 492 kB taken, 0 B past it; 328 kB folded, 0 B dropped; ";
+            "50.0 % of 320 KiB in use; 492 kB taken, 0 B past it; 328 kB folded, 0 B dropped; ";
         assert!(report.to_string().starts_with(text), "{report}");
         assert!(json["write_amplification"].is_null());
         // 20 rows of 16 KiB are folded where the host wrote 10.
