@@ -236,10 +236,16 @@ fn come_back<P: Tend>(back: &Receiver<Kept<P>>) -> Result<P, Error> {
 
 /// A store that could not be opened.
 fn unusable(config: &DriveConfig, why: impl std::fmt::Display) -> Error {
-    Error::Failed(format!(
-        "{}: {why}; if nothing on the drive is needed, --destroy makes a new store",
-        config.name
-    ))
+    let way = way_out(config.spec.target);
+    Error::Failed(format!("{}: {why}; if nothing on the drive is needed, {way}", config.name))
+}
+
+/// What to do with a drive whose store is not to be had.
+fn way_out(kind: TargetKind) -> String {
+    match kind {
+        TargetKind::Kv => format!("make it anew: {}", keyed::ANEW),
+        _ => "--destroy makes a new store".into(),
+    }
 }
 
 /// A server, what stops it, and where its figures are to be had.
@@ -541,5 +547,31 @@ impl Blocks<'_> {
         let store = kind.on_blocks(drive, shape, opens, now);
         let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
         serving.serve(kept, pages, at, Box::new(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    /// What is refused anyway is no advice.
+    #[test]
+    fn who_cannot_destroy_is_told_another_way() {
+        let line =
+            Line::try_parse_from(["serve", "mem:tlc,target=kv", "--redis", "/r", "--destroy"]);
+        let refused = check_keyed(&line.unwrap().args).unwrap_err().to_string();
+        for kind in [TargetKind::Kv, TargetKind::Pblk, TargetKind::Batch] {
+            let way = way_out(kind);
+            assert_eq!(way.contains("--destroy"), kind != TargetKind::Kv, "{way}");
+            assert_eq!(refused.contains(&way), kind == TargetKind::Kv, "{way}");
+        }
     }
 }

@@ -19,6 +19,10 @@ use drive::restore::OpenDevice;
 /// Memory for values on their way where nobody says how much, in bytes.
 pub(crate) const MEMORY: u64 = 256 << 20;
 
+/// How such a drive is made anew.
+pub(super) const ANEW: &str = "with `ssdkit create --force`, or of several targets this one with \
+                               `ssdkit target remove` and `ssdkit target create`";
+
 /// Such a drive has neither pages nor anything else that may be on it.
 pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
     if let Some(pages) = args.pages.map(StoreKind::name) {
@@ -28,11 +32,10 @@ pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
         ));
     }
     match args.destroy {
-        true => refuse(
+        true => refuse(format!(
             "--destroy makes a new store on a drive, and one with target=kv is its store: send \
-             FLUSHALL, or make it anew: with `ssdkit create --force`, or of several targets this \
-             one with `ssdkit target remove` and `ssdkit target create`",
-        ),
+             FLUSHALL, or make it anew: {ANEW}"
+        )),
         false => Ok(()),
     }
 }

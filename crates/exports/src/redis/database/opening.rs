@@ -73,6 +73,12 @@ impl Database {
             look.ended = None;
             records.put(0, FORMAT_KEY, FORMAT, &mut look)?;
             wait(&mut records, &mut look)?;
+            if !records.is_ordered() {
+                // A tree has nothing without what came before it. Of a drive a crash may
+                // take this record and leave keys, which would be somebody else's then.
+                records.flush(0)?;
+                wait(&mut records, &mut look)?;
+            }
         }
         let each = size_of::<(Mail, Job, Option<Client>, u32)>();
         lazy::ask_for((seats * each) as u64 + SPARE, "the places of clients")?;

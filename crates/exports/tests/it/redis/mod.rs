@@ -4,6 +4,7 @@
 mod attack;
 mod flush;
 mod kv;
+mod kv_open;
 mod soak;
 
 use std::collections::BTreeMap;
