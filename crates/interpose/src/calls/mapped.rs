@@ -16,17 +16,21 @@ const PAGE: u64 = 4096;
 /// All pages of a file.
 const ALL: Range<u64> = 0..u64::MAX;
 
-/// Tells what changed in some pages of a file.
+/// Tells what changed in some pages of a file. Where there is no room for all, files go first that
+/// nobody has any more, this one perhaps among them, and the rest is told again.
 fn tell_pages(session: &mut Session, inode: Inode, pages: Range<u64>) -> Result<(), Errno> {
+    match tell_once(session, inode, pages.clone()) {
+        Err(Errno::NOSPC) if session.make_room() => tell_once(session, inode, pages),
+        told => told,
+    }
+}
+
+fn tell_once(session: &mut Session, inode: Inode, pages: Range<u64>) -> Result<(), Errno> {
+    // Nothing is to ask for room meanwhile, which may drop files that are mapped.
     let mut mappings = std::mem::take(&mut session.mappings);
-    let (mut failed, mut is_full) = (Ok(()), false);
+    let mut failed = Ok(());
     let found = mappings.changes(inode, pages, &mut |operation| {
-        // Room is made once: what that brought is for all.
-        let asked = match is_full {
-            true => session.watcher().before(&operation),
-            false => session.ask(&operation),
-        };
-        is_full |= asked == Err(Errno::NOSPC);
+        let asked = session.watcher().before(&operation);
         // It is in memory already: who refuses it gets it with the next sync again.
         let told = asked.and_then(|()| session.tell(&operation));
         failed = failed.and(told);

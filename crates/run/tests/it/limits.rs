@@ -89,6 +89,40 @@ sys.exit(open(\"x\", \"rb\").read()[::4096] != b\"\\x02\\x33\" + b\"\\x02\" * 20
     }
 }
 
+/// A file without a name, which nobody has open but who has its memory, stays as long as that does,
+/// though room is asked for by other memory on a full drive.
+#[test]
+fn a_mapped_file_without_a_name_outlives_a_full_drive() {
+    if !is_able() || !has("python3") {
+        return;
+    }
+    let script = "
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+def memory(fd, n): return (ctypes.c_char * n).from_address(libc.mmap(None, n, 3, 1, fd, 0))
+f = os.open(\"x\", os.O_CREAT | os.O_RDWR); os.ftruncate(f, 1 << 20); m = memory(f, 1 << 20)
+for n in range(0, 1 << 20, 4096): m[n] = b\"1\"
+os.fsync(f); os.close(f); os.unlink(\"x\")
+g = os.open(\"y\", os.O_CREAT | os.O_RDWR); os.ftruncate(g, 8 << 20); k = mmap.mmap(g, 8 << 20)
+b = os.open(\"ballast\", os.O_CREAT | os.O_WRONLY)
+try:
+    while True: os.write(b, bytes(range(256)) * 4096)
+except OSError as e: assert e.errno == 28, e
+os.close(b)
+for n in range(0, 8 << 20, 4096): k[n] = 1
+try: os.fsync(g)
+except OSError as e: assert e.errno == 28, e
+os.unlink(\"ballast\"); os.fsync(g)
+for n in range(0, 1 << 20, 4096): m[n] = b\"2\"
+assert libc.syncfs(g) == 0, os.strerror(ctypes.get_errno())";
+    for more in [&[][..], &["--speculate"]] {
+        let place = Place::new();
+        assert_eq!(place.run(more, &python(script)).unwrap(), 0, "{more:?}");
+    }
+}
+
 /// What the drive has no room for the folder does not have either: the next run finds both alike.
 #[test]
 fn names_and_sizes_that_do_not_fit_are_refused() {
