@@ -26,7 +26,7 @@
 
 use std::collections::VecDeque;
 
-use btree::{Error as TreeError, Records, Write};
+use btree::{Error as TreeError, Records};
 use port::Time;
 use thiserror::Error;
 use waiting::speculate::{Token, Tokens};
@@ -538,7 +538,7 @@ impl Database {
         }
     }
 
-    /// Begins a scan or a write.
+    /// Begins a scan, a trial or a write.
     fn ask(&mut self, seat: u32, job: &Job, next: Next) -> Result<(), Refusal> {
         let tag = u64::from(seat) << 32;
         self.inbox.mails[seat as usize].outstanding = 1;
@@ -551,20 +551,14 @@ impl Database {
                 let part = SCAN | if keys { HEADS } else { 0 };
                 records.scan(tag | u64::from(part), &job.from, count, inbox)
             }
+            Next::Try => records.trial(tag, &job.as_writes(), job.left as usize, inbox),
             _ if job.writes.len() == 1 && job.deletes[0] => {
                 records.delete(tag, job.writes.get(0), inbox)
             }
             _ if job.writes.len() == 1 => {
                 records.put(tag, job.writes.get(0), job.values.get(0), inbox)
             }
-            _ => {
-                let write = |i: usize| Write {
-                    key: job.writes.get(i),
-                    value: (!job.deletes[i]).then(|| job.values.get(i)),
-                };
-                let writes: Vec<Write<'_>> = (0..job.writes.len()).map(write).collect();
-                records.batch(tag, &writes, inbox)
-            }
+            _ => records.batch(tag, &job.as_writes(), inbox),
         };
         inbox.current = None;
         if result.is_err() {

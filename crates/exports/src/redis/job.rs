@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use btree::Write;
+
 use super::command::Found;
 use super::glob::Pattern;
 use super::locks::Claim;
@@ -62,6 +64,8 @@ pub enum Next {
     },
     /// To go on with what it has, when others have had their turn.
     Later,
+    /// To know that there would be room for [`Job::writes`], when [`Job::left`] pages were given up.
+    Try,
     /// [`Job::writes`] written, all or none, and then the next stage.
     Write,
     /// The same, and then the end: the reply is there.
@@ -150,6 +154,15 @@ impl Job {
     /// Whether there is anything to write.
     pub fn has_writes(&self) -> bool {
         self.writes.len() > 0
+    }
+
+    /// All writes.
+    pub fn as_writes(&self) -> Vec<Write<'_>> {
+        let write = |i: usize| Write {
+            key: self.writes.get(i),
+            value: (!self.deletes[i]).then(|| self.values.get(i)),
+        };
+        (0..self.writes.len()).map(write).collect()
     }
 
     /// Forgets the writes.

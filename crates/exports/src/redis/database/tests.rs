@@ -495,6 +495,7 @@ fn sets_are_written_as_redis_does() {
             "-WRONGTYPE Operation against a key holding the wrong kind of value",
         ),
         ("ZADD t 1e17 a", ":1"),
+        ("ZRANGEBYSCORE t ( +inf", "*1 $1 a"),
         ("ZSCORE t a", "$5 1e+17"),
     ];
     for (line, reply) in cases {
@@ -579,4 +580,43 @@ fn what_gets_shorter_is_done_where_it_is_full() {
     assert_eq!(rig.ask(0, &[b"HGET", b"hash", b"e"]).len(), 1500 + "$1500\r\n\r\n".len());
     assert_eq!(rig.ask(0, &[b"SET", b"long", b"1"]), "+OK\r\n");
     assert_eq!(rig.ask(0, &[b"GET", b"long"]), "$1\r\n1\r\n");
+}
+
+/// What finds no room leaves the sorted set that it was to replace; where the set itself gives up
+/// enough, there is room.
+#[test]
+fn a_sorted_set_outlives_what_has_no_room_in_its_place() {
+    let pages = Pages { count: 60, ..Pages::default() };
+    let mut rig = Rig::on(pages, 1);
+    for i in 0..50 {
+        let member = format!("member{i}");
+        assert_eq!(rig.ask(0, &[b"ZADD", b"z", b"1", member.as_bytes()]), ":1\r\n");
+    }
+    let (long, some) = (vec![b'w'; 60_000], vec![b'v'; 3000]);
+    let mut i = 0;
+    while rig.ask(0, &[b"SET", format!("k{i}").as_bytes(), &some]) == "+OK\r\n" {
+        i += 1;
+    }
+    for words in [&[b"SET", &b"z"[..], &long][..], &[b"MSET", b"q", &long, b"z", &long]] {
+        let reply = rig.ask(0, words);
+        assert!(reply.contains("pages are in use"), "{reply}");
+        assert_eq!(rig.ask(0, &[b"ZCARD", b"z"]), ":50\r\n");
+    }
+    assert_eq!(rig.ask(0, &[b"EXISTS", b"q"]), ":0\r\n");
+    // More than one batch may change, with room for all.
+    let mut rig = Rig::on(Pages::default(), 1);
+    assert_eq!(rig.ask(0, &[b"ZADD", b"z", b"1", b"m"]), ":1\r\n");
+    let names: Vec<String> = (0..200).map(|i| format!("n{i}")).collect();
+    let mut words = vec![&b"MSET"[..], b"z", b"1"];
+    names.iter().for_each(|name| words.extend([name.as_bytes(), &long[..9000]]));
+    let reply = rig.ask(0, &words);
+    assert!(reply.contains("are the most"), "{reply}");
+    assert_eq!(rig.ask(0, &[b"ZCARD", b"z"]), ":1\r\n");
+
+    let pages = Pages { count: 60, ..Pages::default() };
+    let mut rig = Rig::on(pages, 1);
+    assert_eq!(full(&mut rig, 1_000_000, false), 1);
+    assert_eq!(rig.ask(0, &[b"SET", b"set000", &long[..12_000]]), "+OK\r\n");
+    assert_eq!(rig.ask(0, &[b"STRLEN", b"set000"]), ":12000\r\n");
+    assert_eq!(rig.ask(0, &[b"DBSIZE"]), ":1\r\n");
 }

@@ -1,6 +1,6 @@
 //! Keys of any kind: whether they are there, which there are, and their end.
 
-use btree::MAX_KEY;
+use btree::{MAX_KEY, PAGE_BYTES};
 
 use super::{CLEAR, NOT_AN_INTEGER, SYNTAX, Stage};
 use crate::redis::command::{Command, Keys};
@@ -14,7 +14,16 @@ use crate::redis::value::{
 };
 
 /// Members of a sorted set that are deleted in one step.
-pub const CLEARED: u64 = 8;
+const CLEARED: u64 = 8;
+
+/// The stage of a command for whose writes there is room, and which clears what they replace.
+const TRIED: u8 = 2;
+
+/// Pages that a sorted set gives up, at least: each member has two records, whose keys have that
+/// of the set and ten bytes more. Of either kind the first leaf and the last may stay.
+fn pages_of(key: &[u8], members: u64) -> u64 {
+    (members.saturating_mul(2 * (key.len() as u64 + 10)) / PAGE_BYTES as u64).saturating_sub(4)
+}
 
 /// Keys that are deleted in one step when all are.
 const FLUSHED: u64 = 16;
@@ -60,7 +69,7 @@ impl<'a> Stage<'a> {
     /// Begins to clear the sorted sets among `keys`, which were read, as they
     /// are overwritten or deleted: one after the other, and then all are read
     /// again. False when there are none.
-    pub(super) fn clear_sorted<'k>(
+    fn clear_sorted<'k>(
         &self,
         job: &mut Job,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -77,6 +86,32 @@ impl<'a> Stage<'a> {
             }
         }
         Ok(self.clear_next(job))
+    }
+
+    /// Clears the sorted sets among `keys`, which were read, for what `put` adds to the job to stand
+    /// in their places: if there would be room for that, for else they are to stay. `None` when
+    /// there are none, or no more.
+    pub(super) fn clear_overwritten<'k>(
+        &mut self,
+        job: &mut Job,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        put: impl FnOnce(&mut Self, &mut Job),
+    ) -> Result<Option<Next>, Refusal> {
+        if job.stage == TRIED {
+            job.clear_writes();
+            let clears = self.clear_sorted(job, keys)?;
+            return Ok(clears.then_some(Next::Scan { count: CLEARED, keys: true }));
+        }
+        let mut freed = None;
+        for (i, key) in keys.enumerate() {
+            if let Some(Value::Sorted(count)) = self.mail.value(i)? {
+                *freed.get_or_insert(0) += pages_of(key, count);
+            }
+        }
+        let Some(freed) = freed else { return Ok(None) };
+        put(self, job);
+        (job.stage, job.left) = (TRIED, freed);
+        Ok(Some(Next::Try))
     }
 
     /// Begins with the next sorted set that is to be cleared.
@@ -141,20 +176,25 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn del(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        if self.clear_sorted(job, self.args.from(1))? {
-            return Ok(Next::Scan { count: CLEARED, keys: true });
+        if let Some(next) = self.clear_overwritten(job, self.args.from(1), Self::delete_plain)? {
+            return Ok(next);
         }
-        let mut gone = 0;
-        for (i, is_last) in lasts(self.args.from(1)).into_iter().enumerate() {
-            if is_last && self.mail.raw(i).is_some() {
-                job.delete(|to| main_key(self.args.get(1 + i), to));
-                gone += 1;
-            }
-        }
-        job.more_keys = -gone;
+        self.delete_plain(job);
+        let gone = -job.more_keys;
         let told = if mutation::is(Mutation::DeleteUntold) { 0 } else { gone };
         resp::int(self.out, told + job.count as i64);
         Ok(if gone > 0 { Next::WriteAndEnd } else { Next::End })
+    }
+
+    /// Deletes all keys that are there, but for sorted sets.
+    fn delete_plain(&mut self, job: &mut Job) {
+        for (i, is_last) in lasts(self.args.from(1)).into_iter().enumerate() {
+            let is_sorted = matches!(self.mail.value(i), Ok(Some(Value::Sorted(_))));
+            if is_last && self.mail.raw(i).is_some() && !is_sorted {
+                job.delete(|to| main_key(self.args.get(1 + i), to));
+                job.more_keys -= 1;
+            }
+        }
     }
 
     /// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type].

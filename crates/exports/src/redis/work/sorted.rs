@@ -178,7 +178,11 @@ impl Range {
         // As in Redis: what is wrong with options is told first.
         let bound = |text: &[u8]| {
             let open = text.first() == Some(&b'(');
-            let score = parse_bound(&text[usize::from(open)..]);
+            // Nothing is zero, as for Redis.
+            let score = match &text[usize::from(open)..] {
+                [] => Some(0.0),
+                text => parse_bound(text),
+            };
             let wrong = Refusal::Text("min or max is not a float");
             Ok::<_, Refusal>((score.ok_or(wrong)?, open))
         };

@@ -1,6 +1,5 @@
 //! Strings.
 
-use super::keys::CLEARED;
 use super::{NO_EXPIRY, NOT_AN_INTEGER, SYNTAX, Stage};
 use crate::redis::database::Refusal;
 use crate::redis::job::{Job, Next};
@@ -73,8 +72,9 @@ impl<'a> Stage<'a> {
             }
             job.stage = 1;
         }
-        if self.clear_sorted(job, self.args.from(1).take(1))? {
-            return Ok(Next::Scan { count: CLEARED, keys: true });
+        let key = self.args.from(1).take(1);
+        if let Some(next) = self.clear_overwritten(job, key, |it, job| it.put_string(job))? {
+            return Ok(next);
         }
         self.put_string(job);
         resp::simple(self.out, "OK");
@@ -98,11 +98,19 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn mset(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        let keys = || self.args.from(1).step_by(2);
-        if self.clear_sorted(job, keys())? {
-            return Ok(Next::Scan { count: CLEARED, keys: true });
+        let keys = self.args.from(1).step_by(2);
+        if let Some(next) = self.clear_overwritten(job, keys, Self::put_strings)? {
+            return Ok(next);
         }
-        for (i, is_last) in lasts(keys()).into_iter().enumerate() {
+        self.put_strings(job);
+        resp::simple(self.out, "OK");
+        Ok(Next::WriteAndEnd)
+    }
+
+    /// Of a key that is named more than once the last value counts.
+    fn put_strings(&mut self, job: &mut Job) {
+        let keys = self.args.from(1).step_by(2);
+        for (i, is_last) in lasts(keys).into_iter().enumerate() {
             if !is_last {
                 continue;
             }
@@ -110,8 +118,6 @@ impl<'a> Stage<'a> {
             let value = Value::String(self.args.get(2 + 2 * i));
             job.put(|to| main_key(self.args.get(1 + 2 * i), to), |to| value.store(to));
         }
-        resp::simple(self.out, "OK");
-        Ok(Next::WriteAndEnd)
     }
 
     pub(super) fn add(&mut self, job: &mut Job, by: i64) -> Result<Next, Refusal> {
