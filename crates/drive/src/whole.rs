@@ -45,7 +45,8 @@ pub struct Left {
 /// is not known here.
 pub const READ_ONLY: &str = "too many of its chunks gave way, its own records could not be \
                              written, or memory was short: the drive takes no more writes, and \
-                             what it holds can be read";
+                             what it holds can be read; of a drive file `ssdkit info` says how its \
+                             flash is";
 
 /// A drive that was ended.
 pub struct Ended {

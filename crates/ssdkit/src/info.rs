@@ -243,6 +243,12 @@ fn what_it_is(one: &DriveConfig) -> String {
     }
 }
 
+/// How pblk collects, and into how many streams it parts what is written.
+fn pblk_in_words(config: &DriveConfig) -> String {
+    let streams = units::exactly(config.spec.streams.into(), "stream");
+    format!("pblk: victims {}, {streams}", config.spec.victim_name())
+}
+
 /// What a rule set is.
 fn set_in_words(set: &rules::syntax::Set) -> String {
     let (rules, applications) = (set.rules.len() as u64, set.applications.len() as u64);
@@ -346,7 +352,8 @@ impl Info {
         line("drive", config.name.clone());
         line("profile", format!("{}: {}", about.name, about.about));
         match config.spec.target {
-            TargetKind::Pblk => {}
+            TargetKind::Pblk if config.spec.is_shared() => {}
+            TargetKind::Pblk => line("target", pblk_in_words(config)),
             TargetKind::Rules => line("target", what_it_is(config)),
             TargetKind::Batch => {
                 line("target", "batch: batches of pages, for `serve --redis`".into());

@@ -41,8 +41,13 @@ fn profile(name: &str) -> Result<Profile, Error> {
         return Ok(spec::load(name)?);
     }
     match name.parse()? {
-        // The reserve changes nothing in the profile.
-        DriveSpec::Memory(spec) => Ok(spec.resolve()?.profile),
+        DriveSpec::Memory(spec) => {
+            let config = spec.resolve()?;
+            // The reserve changes nothing in the profile, a spare that was raised does.
+            let raised = config.raised_spare().map(|_| config.spare());
+            let spare = raised.filter(|&spare| spare <= 0.9).unwrap_or(config.profile.spare);
+            Ok(Profile { spare, ..config.profile })
+        }
         _ => Err(Error::Usage(format!("{name} has no profile"))),
     }
 }
@@ -110,6 +115,7 @@ mod tests {
         let json = printed(Some("mem:ref,size=8G"), true).unwrap();
         let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["geometry"]["chunks"], 80);
+        assert!(printed(Some("mem:tlc,size=64M"), false).unwrap().contains("spare = 0.857"));
     }
 
     #[test]

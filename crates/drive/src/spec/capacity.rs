@@ -15,8 +15,9 @@ use flash::{Dimensions, Geometry, GeometryError, Profile, ProfileError, SlcCache
 use parity::ParityError;
 use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
+use targets::Victim;
 
-use super::memory::{KEY_COUNT, MemorySpec, STREAMS, TargetKind};
+use super::memory::{KEY_COUNT, MemorySpec, STREAMS, TargetKind, VICTIMS, victim_name};
 use super::rules::is_name;
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
@@ -38,6 +39,10 @@ impl MemorySpec {
     pub fn resolve(&self) -> Result<DriveConfig, DriveError> {
         if self.is_shared() {
             return self.resolve_shared();
+        }
+        if self.victim != Victim::default() && self.target != TargetKind::Pblk {
+            let value = victim_name(self.victim);
+            return Err(DriveError::Value { key: "victim", value, takes: VICTIMS });
         }
         let (profile, chunks_given) = self.profile()?;
         self.resolve_of(profile, chunks_given)

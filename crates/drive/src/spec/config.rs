@@ -172,7 +172,13 @@ impl DriveConfig {
         // Whole blocks a unit raise it a little, which is no more than was asked for.
         let mut asked = self.spec.clone();
         asked.overrides.push(("spare".into(), of_profile.to_string()));
-        let Err(DriveError::Spare { .. }) = asked.resolve() else { return None };
+        // A drive file's profile is its own, whatever is called so.
+        let is_named = !self.spec.overrides.is_empty() || self.spec.is_shared();
+        let resolved = match is_named {
+            true => asked.resolve(),
+            false => asked.resolve_of(self.profile.clone(), false),
+        };
+        let Err(DriveError::Spare { .. }) = resolved else { return None };
         let pus = self.above.total_pus();
         let logical =
             self.logical_blocks() as f64 / f64::from(pus) / f64::from(self.above.chunk_blocks());

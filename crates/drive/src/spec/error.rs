@@ -7,6 +7,7 @@ use parity::ParityError;
 use thiserror::Error;
 
 use super::capacity::units_in_words;
+use super::memory::OWN_KEYS;
 use super::value::show_size;
 
 /// A drive that cannot be: what, where, and what to do.
@@ -171,9 +172,20 @@ pub enum DriveError {
         /// What is wrong, as a compiler tells it.
         told: String,
     },
+    /// A key in a profile's file that is the drive's name's.
+    #[error(
+        "{origin}: `{key}` is no key of a profile: a drive's name has it, as in \
+         mem:{origin},{}=...", key.rsplit('.').next().unwrap_or(key)
+    )]
+    OfTheName {
+        /// Which file.
+        origin: String,
+        /// Which key, with its section.
+        key: String,
+    },
     /// A profile that cannot be.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(ProfileError),
     /// Keys that contradict each other.
     #[error(
         "size={} with spare={spare} needs {derived} chunks a parallel unit, \
@@ -237,6 +249,19 @@ pub enum DriveError {
         /// Which number.
         source: GeometryError,
     },
+}
+
+impl From<ProfileError> for DriveError {
+    fn from(error: ProfileError) -> DriveError {
+        match error {
+            ProfileError::Key { origin, source: KeyError::Unknown { key, .. } }
+                if OWN_KEYS.contains(&key.rsplit('.').next().unwrap_or(&key)) =>
+            {
+                DriveError::OfTheName { origin, key }
+            }
+            error => DriveError::Profile(error),
+        }
+    }
 }
 
 /// What others call some keys: other simulators, standards, papers.

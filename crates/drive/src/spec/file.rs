@@ -502,11 +502,14 @@ mod tests {
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
             "mem:client-tlc,size=1G",
+            "mem:tlc,size=64M,pages=12",
+            "mem:tlc,size=64M",
         ] {
             let config = made(name);
             let head = header(&config, 7).unwrap();
             let (back, seed) = super::config(&head, "x", "ssd:x".into()).unwrap();
             assert_eq!((seed, back.size, back.reserve), (7, config.size, config.reserve));
+            assert_eq!(back.raised_spare().is_some(), config.raised_spare().is_some(), "{name}");
             assert_eq!((&back.profile, back.geometry), (&config.profile, config.geometry));
             assert_eq!(
                 (back.spec.store, back.spec.victim),

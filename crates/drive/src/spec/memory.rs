@@ -36,7 +36,8 @@ const REMOTES: &str = "mem:PROFILE with keys of its own, or nbd:ADDRESS of a dri
                        elsewhere, as drive files, devices and all others are by ssdkit serve; only \
                        with target=rules and a rules=FILE, and as the last key, as all that \
                        follows is the remote drive's name";
-const VICTIMS: &str = "greedy, cost-benefit, fifo, random or d-choices:N with N from 1 to 1000";
+pub(super) const VICTIMS: &str = "greedy, cost-benefit, fifo, random or d-choices:N with N from 1 to 1000; greedy \
+                                  with target=batch, kv or rules, which choose in their own way";
 
 /// What the medium keeps of each logical block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -372,6 +373,11 @@ impl MemorySpec {
         }))
     }
 
+    /// How victims are chosen, as the drive's name says it.
+    pub fn victim_name(&self) -> String {
+        victim_name(self.victim)
+    }
+
     /// The profile with its keys set, and whether `chunks` was among them.
     pub(super) fn profile(&self) -> Result<(Profile, bool), DriveError> {
         let mut profile = load(&self.profile)?;
@@ -445,12 +451,25 @@ fn width_of(value: &str) -> Result<u32, DriveError> {
     }
 }
 
+/// Keys of a drive's name that a profile has not.
+pub(super) const OWN_KEYS: [&str; 14] = [
+    "size",
+    "store",
+    "target",
+    "keys",
+    "rules",
+    "victim",
+    "streams",
+    "parity",
+    "cache",
+    "shards",
+    "targets",
+    "placement",
+    "units",
+    "remote",
+];
+
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = [
-        "size", "store", "target", "keys", "rules", "victim", "streams", "parity", "cache",
-        "shards",
-    ];
-    let own = own.into_iter().chain(["targets", "placement", "units", "remote"]);
-    own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
+    OWN_KEYS.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }

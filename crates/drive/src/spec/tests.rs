@@ -161,6 +161,7 @@ fn wrong_names_are_told_apart() {
         ("mem:ref,victim=d-choices:0", "d-choices:N"),
         ("mem:ref,streams=0", "`streams` cannot be `0`"),
         ("mem:ref,streams=5", "it takes 1 to 4"),
+        ("mem:ref,target=batch,victim=fifo", "greedy with target=batch, kv or rules"),
         ("mem:ref,target=batch,streams=2", "1 with target=batch"),
         ("mem:ref,cache=none", "volatile or protected"),
         ("mem:ref,spare=0.95", "0.01 to 0.9"),
@@ -186,6 +187,10 @@ fn a_profile_may_be_a_file() {
     std::fs::write(&path, "[geometry]\ngrops = 1\n").unwrap();
     let err = error(&format!("mem:{}", path.display()));
     assert!(err.contains("mine.toml: unknown key `geometry.grops`"), "{err}");
+    std::fs::write(&path, "base = \"ref\"\n[ftl]\nvictim = \"fifo\"\n").unwrap();
+    let err = error(&format!("mem:{}", path.display()));
+    assert!(err.contains("`ftl.victim` is no key of a profile"), "{err}");
+    assert!(err.contains("mine.toml,victim="), "{err}");
 }
 
 #[test]
