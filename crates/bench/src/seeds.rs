@@ -22,12 +22,13 @@ pub fn run(args: &BenchArgs, seeds: u32, out: &mut dyn Write) -> Result<(), Erro
     let page = args.report.as_ref().map(|path| page_file(path)).transpose()?;
     let mut told = Told::default();
     let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
+    told.asked = seeds;
     let ended = (0..u64::from(seeds)).try_for_each(|n| told.one(args, args.seed + n, &mut watch));
     watch.end();
     ended.or_else(|e| if told.seeds.is_empty() { Err(e) } else { told.stop(e) })?;
     told.print(args.json, out)?;
     page.map_or(Ok(()), |file| write_pages(file, &told.runs))?;
-    told.problem.map_or(Ok(()), |problem| Err(Error::Failed(problem)))
+    if told.problems.is_empty() { Ok(()) } else { Err(Error::Failed(told.problems.join("; "))) }
 }
 
 /// Whether each run can have a drive of its own.
@@ -44,8 +45,13 @@ fn check(args: &BenchArgs, seeds: u32) -> Result<(), Error> {
              ssd:FILE,copy=yes",
         );
     }
-    if args.snapshot.is_some() || args.blocks.trace.is_some() {
-        return refuse("--snapshot and --trace are of one run: leave --seeds out");
+    if args.snapshot.is_some() || args.blocks.trace.is_some() || args.slowest.is_some() {
+        return refuse("--snapshot, --trace and --slowest are of one run: leave --seeds out");
+    }
+    if args.report.is_some() && seeds as usize > report::charts::RUNS {
+        return refuse(
+            "--report has pictures of up to 8 runs: take fewer --seeds, or leave it out",
+        );
     }
     if args.seed.checked_add(seeds.into()).is_none() {
         return refuse("--seeds counts from --seed on, and there are no seeds behind 2^64 - 1");
@@ -56,11 +62,13 @@ fn check(args: &BenchArgs, seeds: u32) -> Result<(), Error> {
 /// What was run.
 #[derive(Default)]
 struct Told {
+    /// So many were to be run.
+    asked: u32,
     seeds: Vec<u64>,
     runs: Vec<Run>,
     reports: Vec<Value>,
-    /// What went wrong in one.
-    problem: Option<String>,
+    /// What went wrong, and why the rest was not run.
+    problems: Vec<String>,
 }
 
 impl Told {
@@ -72,7 +80,7 @@ impl Told {
         }
         outcome.warn();
         if let Some(problem) = &outcome.problem {
-            self.problem.get_or_insert_with(|| format!("seed {seed}: {problem}"));
+            self.problems.push(format!("seed {seed}: {problem}"));
         }
         let report = outcome.to_json();
         self.runs.push(as_run(&format!("seed {seed}"), report.clone())?);
@@ -83,7 +91,7 @@ impl Told {
 
     /// The rest was not run.
     fn stop(&mut self, why: Error) -> Result<(), Error> {
-        self.problem.get_or_insert_with(|| why.to_string());
+        self.problems.push(why.to_string());
         Ok(())
     }
 
@@ -91,10 +99,11 @@ impl Told {
         let replicates = Replicates::new(self.seeds.clone(), &self.runs);
         if json {
             let mut all = replicates.to_json();
+            all["asked"] = self.asked.into();
             all["runs"] = self.reports.clone().into();
             writeln!(out, "{all:#}")?;
         } else {
-            write!(out, "{}", replicates.to_text())?;
+            write!(out, "{}", replicates.to_text(self.asked as usize))?;
         }
         Ok(out.flush()?)
     }

@@ -31,6 +31,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0xe3, 0x77, 0xc2),
     RGBColor(0x17, 0xbe, 0xcf),
 ];
+/// Runs that a picture tells apart.
+pub const RUNS: usize = COLOURS.len();
 const FONT: &str = "sans-serif";
 
 /// The colour of a run's number.

@@ -27,6 +27,8 @@ enum Unit {
     Bytes,
     Time,
     Ratio,
+    /// Time of the processor.
+    Processor,
 }
 
 impl Unit {
@@ -34,7 +36,7 @@ impl Unit {
         match self {
             Unit::Rate => count(value),
             Unit::Bytes => format!("{}/s", bytes_decimal(value)),
-            Unit::Time => time_ns(value),
+            Unit::Time | Unit::Processor => time_ns(value),
             Unit::Ratio => format!("{value:.3}"),
         }
     }
@@ -128,7 +130,7 @@ impl Figure {
         match self.unit {
             Unit::Rate => "1/s",
             Unit::Bytes => "B/s",
-            Unit::Time => "ns",
+            Unit::Time | Unit::Processor => "ns",
             Unit::Ratio => "1",
         }
     }
@@ -383,7 +385,11 @@ fn percentile((_, get, within): Percentile, latency: Latency, all_within: Option
 fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all = Vec::new();
     let mut add = |name: &str, unit, cell: &dyn Fn(&Run) -> Cell| {
-        let cells: Vec<Cell> = runs.iter().map(cell).collect();
+        // Rates and latencies of a run that is void mean nothing.
+        let means_always = matches!(unit, Unit::Ratio | Unit::Processor);
+        let means = |run: &&Run| means_always || run.void.is_none();
+        let of = |run| Some(run).filter(means).map(cell).unwrap_or_default();
+        let cells: Vec<Cell> = runs.iter().map(of).collect();
         if cells.iter().any(|cell| cell.value.is_some()) {
             let paired = paired_by(name, runs);
             all.push(Figure { name: name.to_owned(), unit, cells, paired });
@@ -447,7 +453,7 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     add("write amplification with folds", Unit::Ratio, &|run| {
         known(run.slc_cache.and_then(|cache| cache.write_amplification))
     });
-    add("processor, a request", Unit::Time, &|run| known(Some(run.cpu.per_io_ns)));
+    add("processor, a request", Unit::Processor, &|run| known(Some(run.cpu.per_io_ns)));
     all
 }
 

@@ -61,11 +61,12 @@ impl Replicates {
         Replicates { seeds, comparison: Comparison::new(runs) }
     }
 
-    /// For a terminal.
-    pub fn to_text(&self) -> String {
+    /// For a terminal, where so many were to be run.
+    pub fn to_text(&self, asked: usize) -> String {
         let (first, last) = (self.seeds.first().copied(), self.seeds.last().copied());
         let (n, first, last) = (self.seeds.len(), first.unwrap_or(0), last.unwrap_or(0));
-        let mut out = format!("{n} runs, of the seeds {first} to {last}\n");
+        let of = if n < asked { format!(" of {asked}") } else { String::new() };
+        let mut out = format!("{n}{of} runs, of the seeds {first} to {last}\n");
         for doubt in self.doubts() {
             let _ = writeln!(out, "    - {doubt}");
         }
@@ -91,19 +92,30 @@ impl Replicates {
     /// What is to be known before the figures are believed: of all, or of which.
     fn doubts(&self) -> Vec<String> {
         let all = &self.comparison.doubts;
-        let mut told: Vec<&String> = Vec::new();
-        for doubt in all.iter().flatten() {
-            if !told.contains(&doubt) {
-                told.push(doubt);
+        let mut told: Vec<&str> = Vec::new();
+        for (stem, _) in all.iter().flatten().map(|doubt| numbered(doubt)) {
+            if !told.contains(&stem) {
+                told.push(stem);
             }
         }
-        let one = |doubt: &String| {
-            let has = |(_, doubts): &(&u64, &Vec<String>)| doubts.contains(doubt);
-            let seeds = self.seeds.iter().zip(all).filter(has);
-            let seeds: Vec<String> = seeds.map(|(seed, _)| seed.to_string()).collect();
+        let one = |stem: &str| {
+            let of = |doubts: &Vec<String>| {
+                let mut same = doubts.iter().map(|doubt| numbered(doubt));
+                same.find(|doubt| doubt.0 == stem).map(|doubt| doubt.1)
+            };
+            let seeds = self.seeds.iter().zip(all);
+            let (seeds, mut numbers): (Vec<String>, Vec<Option<u64>>) =
+                seeds.filter_map(|(seed, doubts)| Some((seed.to_string(), of(doubts)?))).unzip();
+            numbers.sort_unstable();
+            let number =
+                match (numbers.first().copied().flatten(), numbers.last().copied().flatten()) {
+                    (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+                    (_, Some(most)) => most.to_string(),
+                    _ => String::new(),
+                };
             match seeds.len() == all.len() {
-                true => doubt.clone(),
-                false => format!("seed {}: {doubt}", seeds.join(", ")),
+                true => format!("{stem}{number}"),
+                false => format!("seed {}: {stem}{number}", seeds.join(", ")),
             }
         };
         told.into_iter().map(one).collect()
@@ -132,6 +144,13 @@ impl Replicates {
     }
 }
 
+/// A doubt without the number that it ends with, which is each seed's own, and that.
+fn numbered(doubt: &str) -> (&str, Option<u64>) {
+    let stem = doubt.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = doubt[stem.len()..].parse().ok();
+    (if number.is_some() { stem } else { doubt }, number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,5 +164,23 @@ mod tests {
         let of = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!((of.median, of.within), (2.5, None), "too few");
         assert_eq!(Spread::of(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_doubt_of_many_seeds_is_one_line() {
+        let doubts = |of: &[&str]| of.iter().map(|&it| it.to_owned()).collect();
+        let comparison = Comparison {
+            doubts: vec![
+                doubts(&["a ramp", "too few: 56"]),
+                doubts(&["too few: 41"]),
+                doubts(&["odd"]),
+            ],
+            names: Vec::new(),
+            figures: Vec::new(),
+            settings: Vec::new(),
+        };
+        let all = Replicates { seeds: vec![7, 8, 9], comparison }.doubts();
+        assert_eq!(all, ["seed 7: a ramp", "seed 7, 8: too few: 41 to 56", "seed 9: odd"]);
+        assert_eq!(numbered("in 99.9 %"), ("in 99.9 %", None));
     }
 }

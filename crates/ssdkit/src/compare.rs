@@ -30,7 +30,7 @@ const MOST_BYTES: u64 = 64 << 20;
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
     /// Reports, of `ssdkit bench --json`: the others are held against the first.
-    #[arg(value_name = "FILE.json", required = true, num_args = 1..=8)]
+    #[arg(value_name = "FILE.json", required = true, num_args = 1..=report::charts::RUNS)]
     pub files: Vec<PathBuf>,
     /// Write a page with pictures, too, for a browser.
     #[arg(long, value_name = "FILE.html")]

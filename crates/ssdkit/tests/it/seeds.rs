@@ -32,11 +32,24 @@ fn each_seed_is_a_run_of_its_own() {
     assert!(text.lines().any(|line| line.starts_with("write amplification ")), "{text}");
 }
 
+/// Rates and latencies that mean nothing are in no table.
+#[test]
+fn of_void_runs_only_what_is_of_no_time_is_told() {
+    let line = "bench mem:null,size=64M --rw randwrite --ios 1k --seeds 5";
+    let out = ssdkit(line).output().expect("it runs");
+    let text = String::from_utf8(out.stdout).expect("text");
+    assert!(text.contains("    - void: "), "{text}");
+    assert!(!text.contains("IOPS") && !text.contains("latency"), "{text}");
+    assert!(text.contains("write amplification "), "{text}");
+}
+
 #[test]
 fn what_is_of_one_run_is_refused() {
     for (line, why) in [
         ("--seeds 4", "5 to 20"),
         ("--seeds 5 --snapshot new.ssd", "of one run"),
+        ("--seeds 5 --slowest 3", "of one run"),
+        ("--seeds 9 --report r.html", "up to 8 runs"),
         ("--seeds 5 --seed 18446744073709551615", "no seeds behind"),
     ] {
         let out = ssdkit(&format!("{LINE} {line}")).output().expect("it runs");
