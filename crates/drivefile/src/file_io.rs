@@ -320,9 +320,11 @@ impl FileIo for SystemFile {
     }
 
     fn is_preallocated(&self) -> bool {
-        // Where nothing is a hole; space that was taken and never written counts as one.
+        // Where nothing is a hole; space that was taken and never written counts as one. A file
+        // system that tells of none has its space all the same, or has it not.
         let hole = seek(&self.file, SeekFrom::Hole(0));
-        self.bytes().is_ok_and(|bytes| bytes > 0 && hole == Ok(bytes))
+        let has_all = |bytes| self.used().is_ok_and(|used| used >= bytes);
+        self.bytes().is_ok_and(|bytes| bytes > 0 && hole == Ok(bytes) && has_all(bytes))
     }
 
     fn bytes(&self) -> io::Result<u64> {

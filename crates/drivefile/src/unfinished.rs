@@ -27,8 +27,10 @@ const SUFFIX: &str = ".unfinished";
 /// whole blocks of any file system.
 pub(crate) const TOO_LONG: u64 = 1 << 16;
 
-/// Bytes that are written at once where space is taken.
+/// Bytes that are written at once where space is taken, and how many of them before they are made
+/// durable: who asks to end waits for no more of the disk.
 const AT_ONCE: usize = 1 << 20;
+const SYNC_EACH: u64 = 64 << 20;
 
 /// How often a file beside is looked for that others make and remove.
 const TRIES: u32 = 8;
@@ -89,8 +91,11 @@ impl Unfinished {
             let n = (bytes - at).min(AT_ONCE as u64);
             self.storage.write(at, &zeros[..n as usize]).map_err(failed)?;
             at += n;
+            if at == bytes || at % SYNC_EACH < n {
+                self.storage.sync().map_err(failed)?;
+            }
         }
-        Ok(true)
+        Ok(go_on(1.0))
     }
 
     /// Makes the file of an empty drive in it.

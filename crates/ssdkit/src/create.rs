@@ -37,6 +37,15 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let used = make(args, &config)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;
     let pus = config.geometry.total_pus();
+    // A file system may keep zeros otherwise than by writing them.
+    let is_preallocated = args.preallocate && used >= raw;
+    if args.preallocate && !is_preallocated {
+        eprintln!(
+            "ssdkit: {}: its file system has not taken all of its space: it is a drive file like \
+             any other",
+            harmless(&args.file)
+        );
+    }
     if args.json {
         let json = json!({
             "file": args.file,
@@ -44,7 +53,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
             "raw_bytes": raw,
             "parallel_units": pus,
             "used_bytes": used,
-            "preallocated": args.preallocate,
+            "preallocated": is_preallocated,
             "cache": config.spec.cache.name(),
             "drive": config.effective(),
         });

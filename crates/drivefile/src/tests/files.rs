@@ -184,6 +184,10 @@ fn a_reset_gives_its_space_back() {
 fn a_preallocated_file_keeps_its_space() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("drive");
+    // Who asks to end while the last is made durable has no file.
+    let unfinished = Unfinished::begin(&path, false).unwrap();
+    assert!(!unfinished.preallocate(&header(4096), &mut |part| part < 1.0).unwrap());
+    drop(unfinished);
     for preallocates in [true, false] {
         let unfinished = Unfinished::begin(&path, !preallocates).unwrap();
         if preallocates {
