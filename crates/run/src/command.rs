@@ -125,7 +125,7 @@ fn on(args: &RunArgs, disk: &DriveDisk) -> Result<Ran, Error> {
         synced = on_drive.files.apply(&Operation::SyncAll).map_err(|e| last_sync(&e));
     }
     let ended = ran.map_err(supervision)?;
-    Ok(Ran { summary: Summary::of(&on_drive, before, ended, took), synced })
+    Ok(Ran { summary: Summary::of(&mut on_drive, before, ended, took), synced })
 }
 
 /// Of two failures the first is told first, and none hides the other.

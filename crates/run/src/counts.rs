@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use files::Operation;
+use measure::{Histogram, Summary};
 
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ struct Told {
 pub struct Counts {
     /// By [`KINDS`].
     pub calls: [Calls; KINDS.len()],
+    /// How long each was kept that was.
+    waited: [Histogram; KINDS.len()],
     /// Of each kind, what the call in progress was told of.
     of_call: [Option<Told>; KINDS.len()],
 }
@@ -55,7 +58,17 @@ pub struct Counts {
 impl Counts {
     /// The next call begins.
     pub fn begins(&mut self) {
-        self.of_call = [None; KINDS.len()];
+        for (waited, told) in self.waited.iter_mut().zip(&mut self.of_call) {
+            if let Some(Told { time, .. }) = told.take().filter(|told| !told.time.is_zero()) {
+                waited.record(time.as_nanos() as u64);
+            }
+        }
+    }
+
+    /// How long the calls of each kind were kept that were, when the last one is over.
+    pub fn waited(&mut self) -> [Summary; KINDS.len()] {
+        self.begins();
+        self.waited.each_ref().map(Histogram::summary)
     }
 
     /// The call in progress, which came then, is of that kind, and moves so many bytes.
@@ -78,6 +91,7 @@ impl Counts {
     /// A call that had to wait is over.
     pub fn kept(&mut self, kind: usize, time: Duration) {
         self.calls[kind].time += time;
+        self.waited[kind].record(time.as_nanos() as u64);
     }
 }
 
@@ -101,5 +115,8 @@ mod tests {
         counts.begins();
         counts.count(WRITES, came, 0);
         assert_eq!(counts.calls[WRITES], Calls { count: 2, ..expected });
+        counts.kept(WRITES, us(9));
+        let waited = counts.waited()[WRITES];
+        assert_eq!((waited.n, waited.max), (2, Some(52_000)), "who did not wait is not among them");
     }
 }

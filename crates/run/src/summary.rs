@@ -53,11 +53,14 @@ pub struct Summary {
     /// Calls that the supervisor got, on mapped files or not.
     supervised: u64,
     calls: [Calls; KINDS.len()],
+    waited: [measure::Summary; KINDS.len()],
     asked: [Asked; 4],
     amplification: Option<f64>,
     flash_blocks: u64,
     /// Whether the power was cut.
     pub is_cut: bool,
+    /// It was to be, and the program ended before.
+    is_uncut: bool,
     speculation: Option<Speculated>,
     changes: u64,
     injected: Vec<(String, u64)>,
@@ -78,7 +81,7 @@ struct Speculated {
 impl Summary {
     /// Of what was done since the program began.
     pub fn of(
-        on_drive: &OnDrive,
+        on_drive: &mut OnDrive,
         before: (Programmed, [Asked; 4]),
         ended: Ended,
         took: Took,
@@ -98,6 +101,7 @@ impl Summary {
             took,
             supervised: ended.calls,
             calls: on_drive.counts.calls,
+            waited: on_drive.counts.waited(),
             asked: [0, 1, 2, 3].map(|n| Asked {
                 requests: asked[n].requests - before.1[n].requests,
                 bytes: asked[n].bytes - before.1[n].bytes,
@@ -105,6 +109,7 @@ impl Summary {
             amplification: programmed.amplification(),
             flash_blocks: programmed.all(),
             is_cut: on_drive.is_cut,
+            is_uncut: on_drive.is_uncut(),
             speculation,
             changes: on_drive.changes,
             injected: injected.into_iter().map(|Injected { rule, times }| (rule, times)).collect(),
@@ -118,12 +123,13 @@ impl Summary {
     pub fn to_json(&self, about: &About) -> Value {
         let calls: serde_json::Map<String, Value> = KINDS
             .iter()
-            .zip(self.calls)
-            .map(|(kind, it)| {
+            .zip(self.calls.iter().zip(&self.waited))
+            .map(|(kind, (it, waited))| {
                 let value = json!({
                     "count": it.count,
                     "seconds": it.time.as_secs_f64(),
                     "bytes": it.bytes,
+                    "waited_ns": waited,
                 });
                 ((*kind).to_string(), value)
             })
@@ -176,11 +182,17 @@ impl Summary {
         let mut out = String::new();
         let time = |of: Duration| units::time_ns(of.as_nanos() as f64);
         let mut calls: Vec<String> = Vec::new();
-        for ([one, several], it) in WORDS.iter().zip(self.calls).filter(|it| it.1.count > 0) {
+        let all = WORDS.iter().zip(self.calls.iter().zip(&self.waited));
+        for ([one, several], (it, each)) in all.filter(|(_, (it, _))| it.count > 0) {
             let what = if it.count == 1 { one } else { several };
             let waited = match it.time {
                 Duration::ZERO => String::new(),
-                waited => format!(" (waited {} for the drive)", time(waited)),
+                waited => {
+                    let ns = |ns| units::time_ns(ns as f64);
+                    let median = each.p50.map_or(String::new(), |p50| format!(", p50 {}", ns(p50)));
+                    let tail = each.p99.map_or(String::new(), |p99| format!(", p99 {}", ns(p99)));
+                    format!(" (waited {} for the drive{median}{tail})", time(waited))
+                }
             };
             calls.push(format!("{} {what}{waited}", it.count));
         }
@@ -238,6 +250,11 @@ impl Summary {
         for call in &self.refused {
             let _ = write!(out, "\n{call} was refused: it would have gone past the drive");
         }
+        if self.is_uncut {
+            let changes = units::exactly(self.changes, "change");
+            let _ =
+                write!(out, "\nthe power was not cut: the program ended before, after {changes}");
+        }
         if let Some(why) = &self.diverged {
             let _ = write!(out, "\nthe program saw a change that the drive did not take: {why}");
         }
@@ -255,10 +272,12 @@ mod tests {
             took: Took { all: Duration::from_millis(7), supervision: Duration::from_micros(40) },
             supervised: 1,
             calls: Default::default(),
+            waited: Default::default(),
             asked: Default::default(),
             amplification: None,
             flash_blocks: 0,
             is_cut: false,
+            is_uncut: false,
             speculation: None,
             changes: 0,
             injected: Vec::new(),
@@ -280,7 +299,12 @@ mod tests {
         summary.asked[1] = Asked { requests: 2, bytes: 12288 };
         let text = summary.text();
         let calls = "3 writes (waited 2.00 ms for the drive), 1 change of names\n";
-        assert!(text.contains(calls), "{text}");
+        assert!(text.contains(calls) && !text.contains("not cut"), "{text}");
+        summary.waited[0] = measure::Summary { p50: Some(1500), ..Default::default() };
+        (summary.is_uncut, summary.changes) = (true, 4);
+        let text = summary.text();
+        assert!(text.contains("for the drive, p50 1.50 us), 1 change"), "{text}");
+        assert!(text.ends_with("was not cut: the program ended before, after 4 changes"), "{text}");
         let drive = "drive: read 4.10 kB in 1 request, wrote 12.3 kB in 2 requests, 0 flushes";
         assert!(text.contains(drive), "{text}");
     }

@@ -118,6 +118,11 @@ impl OnDrive {
         &self.refused
     }
 
+    /// Whether the power was to be cut, and was not.
+    pub fn is_uncut(&self) -> bool {
+        self.cut.is_some() && !self.is_cut
+    }
+
     /// The answer to a call of that kind, which came at these times of wall and drive. One that
     /// asked nothing of the drive waits for nobody who did.
     fn answer(
