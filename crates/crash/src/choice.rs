@@ -70,7 +70,7 @@ const PLANS: [Variant; 32] = [
 ];
 
 /// How many variants there are that are not random.
-const PLANNED: u64 = PLANS.len() as u64;
+pub(crate) const PLANNED: u64 = PLANS.len() as u64;
 /// How many of them differ where data go through the journal: all comes together, or does not.
 const WHOLE: u64 = 2;
 
@@ -80,6 +80,11 @@ impl Variant {
         let plan = usize::try_from(number).ok().and_then(|n| PLANS.get(n));
         plan.copied().unwrap_or_else(|| Variant::Random(number - PLANNED))
     }
+}
+
+/// The numbers of the variants that are not random.
+pub(crate) fn planned(journal: Journal) -> std::ops::Range<u64> {
+    0..if journal == Journal::Data { WHOLE } else { PLANNED }
 }
 
 impl fmt::Display for Variant {
@@ -124,7 +129,7 @@ pub(crate) fn choose(
     seed: u64,
     n: u64,
 ) -> (usize, u64) {
-    let planned = if journal == Journal::Data { WHOLE } else { PLANNED };
+    let planned = planned(journal).end;
     let mut random = Random::new(seed, n);
     let (turn, cuts) = (n / 2, telling.len() as u64);
     // Where there are many, not all are tried before the next variant's turn.

@@ -10,7 +10,7 @@ use port::random::Random;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::background::{anything, cut_anyhow, cut_planned, plan, used_disk};
-use crate::choice::{Variant, choose, telling_cuts};
+use crate::choice::{PLANNED, Variant, choose, planned, telling_cuts};
 use crate::error::CrashError;
 use crate::event::Event;
 use crate::hash::hash;
@@ -42,6 +42,15 @@ pub struct State {
     pub cut: usize,
     /// What happened of what was not promised.
     pub variant: Variant,
+}
+
+/// What a program might have done more than it did.
+#[derive(Clone, Debug)]
+pub struct More {
+    /// Just before this event.
+    pub before: usize,
+    /// What, one after the other.
+    pub operations: Vec<Operation>,
 }
 
 /// The run of a program, and what cuts may have left of it.
@@ -139,12 +148,27 @@ impl Explorer {
         files.apply(operation).map_err(|error| CrashError::Event { number, error })
     }
 
+    /// The same, with what was to be done more before it.
+    fn step(
+        &self,
+        files: &mut Files<Recorder>,
+        number: usize,
+        more: &[More],
+    ) -> Result<(), CrashError> {
+        let before = more.iter().filter(|more| more.before == number);
+        for operation in before.flat_map(|more| &more.operations) {
+            files.apply(operation).map_err(|error| CrashError::Event { number, error })?;
+        }
+        self.apply(files, number)
+    }
+
     /// The files after so many events.
-    fn at(&self, cut: usize) -> Result<Files<Recorder>, CrashError> {
-        let near = self.kept.partition_point(|kept| kept.0 <= cut) - 1;
+    fn at(&self, cut: usize, more: &[More]) -> Result<Files<Recorder>, CrashError> {
+        let same = more.iter().map(|more| more.before).fold(cut, usize::min);
+        let near = self.kept.partition_point(|kept| kept.0 <= same) - 1;
         let (from, files) = &self.kept[near];
         let mut files = files.clone();
-        (*from..cut).try_for_each(|number| self.apply(&mut files, number))?;
+        (*from..cut).try_for_each(|number| self.step(&mut files, number, more))?;
         Ok(files)
     }
 
@@ -170,16 +194,26 @@ impl Explorer {
         choose(cuts, self.options.files.journal, self.options.seed, n)
     }
 
+    /// The variants that are not random, and so many random ones.
+    pub fn variants(&self, random: u64) -> impl Iterator<Item = u64> + use<> {
+        planned(self.options.files.journal).chain(PLANNED..PLANNED + random)
+    }
+
     /// The state of a cut after so many events. [`Variant::of`] says what the number means.
     pub fn state(&self, cut: usize, variant: u64) -> Result<State, CrashError> {
+        self.state_with(cut, variant, &[])
+    }
+
+    /// The same, of a program that would have done something more. Cuts are counted as ever.
+    pub fn state_with(&self, cut: usize, variant: u64, more: &[More]) -> Result<State, CrashError> {
         let events = self.events.len();
         if cut > events {
             return Err(CrashError::Cut { cut, events });
         }
         let left = match Variant::of(variant) {
-            Variant::Random(_) => self.random(cut, variant)?,
+            Variant::Random(_) => self.random(cut, variant, more)?,
             planned => {
-                let mut files = self.at(cut)?;
+                let mut files = self.at(cut, more)?;
                 let before = &self.events[..cut];
                 match plan(&mut files, planned, before, self.options.tear)? {
                     (usize::MAX, _) => files.disk().cut(|_| files::Fate::Lost),
@@ -190,13 +224,13 @@ impl Explorer {
         Ok(State { files: Files::mount(left)?, cut, variant: Variant::of(variant) })
     }
 
-    fn random(&self, cut: usize, variant: u64) -> Result<Memory, CrashError> {
+    fn random(&self, cut: usize, variant: u64, more: &[More]) -> Result<Memory, CrashError> {
         let mut random = Random::new(self.options.seed ^ port::random::mix(cut as u64), variant);
         // Mostly a short while, now and then all the run.
         let bits = u64::from(usize::BITS - cut.leading_zeros());
         let longest = 1u64 << random.below(bits + 1);
         let from = cut - random.below(longest.min(cut as u64 + 1)) as usize;
-        let mut files = self.at(from)?;
+        let mut files = self.at(from, more)?;
         let often = [0.05, 0.2, 0.5, 0.8][random.below(4) as usize];
         let act = |files: &mut Files<Recorder>, random: &mut Random| {
             while random.chance(often) {
@@ -206,7 +240,7 @@ impl Explorer {
         };
         for number in from..cut {
             act(&mut files, &mut random)?;
-            self.apply(&mut files, number)?;
+            self.step(&mut files, number, more)?;
         }
         act(&mut files, &mut random)?;
         Ok(cut_anyhow(files.disk(), &mut random, self.options.tear))

@@ -15,6 +15,6 @@ mod tree;
 pub use choice::Variant;
 pub use error::CrashError;
 pub use event::Event;
-pub use explorer::{Explorer, Options, State};
+pub use explorer::{Explorer, More, Options, State};
 pub use hash::hash;
 pub use tree::Tree;

@@ -12,6 +12,7 @@ mod doubt;
 mod finding;
 mod hunt;
 mod lives;
+mod missing;
 mod names;
 
 use std::ffi::OsString;

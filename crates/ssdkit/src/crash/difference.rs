@@ -13,11 +13,20 @@ use super::failed;
 /// Bytes that are read at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// By path: size, and a number of what it holds.
-type Listing = BTreeMap<String, (u64, u64)>;
+/// By path: size, a number of what it holds, and which file it is.
+type Listing = BTreeMap<String, (u64, u64, Inode)>;
 
-/// A line for each file of a state that is not as it would be if all had survived the cut.
-pub fn of(explorer: &Explorer, cut: usize, variant: u64) -> Result<Vec<String>, Error> {
+/// What differs.
+#[derive(Default)]
+pub struct Difference {
+    /// A line for each file.
+    pub lines: Vec<String>,
+    /// Those of them that the program had when power went.
+    pub files: Vec<Inode>,
+}
+
+/// The files of a state that are not as they would be if all had survived the cut.
+pub fn of(explorer: &Explorer, cut: usize, variant: u64) -> Result<Difference, Error> {
     let all = (0..).find(|&n| Variant::of(n) == Variant::All).unwrap_or(1);
     let files = |variant| {
         let mut state = explorer.state(cut, variant).map_err(failed)?;
@@ -27,21 +36,25 @@ pub fn of(explorer: &Explorer, cut: usize, variant: u64) -> Result<Vec<String>, 
     };
     let (is, was) = (files(variant)?, files(all)?);
     let names = is.keys().chain(was.keys().filter(|name| !is.contains_key(*name)));
-    let lines = names.filter_map(|name| {
+    let mut difference = Difference::default();
+    for name in names {
         let shown = harmless(name);
-        match (is.get(name), was.get(name)) {
-            (is, was) if is == was => None,
-            (Some((size, _)), Some((then, _))) if size == then => {
-                Some(format!("{shown}: other bytes than were written"))
+        difference.lines.push(match (is.get(name), was.get(name)) {
+            (Some((size, sum, _)), Some((then, had, _))) if size == then => {
+                if sum == had {
+                    continue;
+                }
+                format!("{shown}: other bytes than were written")
             }
-            (Some((size, _)), Some((then, _))) => {
-                Some(format!("{shown}: {size} B, and it had {then} B"))
+            (Some((size, ..)), Some((then, ..))) => {
+                format!("{shown}: {size} B, and it had {then} B")
             }
-            (Some(_), _) => Some(format!("{shown}: there again")),
-            (None, _) => Some(format!("{shown}: not there")),
-        }
-    });
-    Ok(lines.collect())
+            (Some(_), _) => format!("{shown}: there again"),
+            (None, _) => format!("{shown}: not there"),
+        });
+        difference.files.extend(was.get(name).map(|&(.., inode)| inode));
+    }
+    Ok(difference)
 }
 
 fn list(
@@ -59,14 +72,14 @@ fn list(
         if stat.kind == Type::Folder {
             let below = format!("{name}/");
             list(files, inode, &below, all)?;
-            all.insert(below, (0, 0));
+            all.insert(below, (0, 0, inode));
             continue;
         }
         let sum = match stat.kind {
             Type::File => sum(files, inode)?,
             _ => 0,
         };
-        all.insert(name, (stat.size, sum ^ u64::from(stat.mode)));
+        all.insert(name, (stat.size, sum ^ u64::from(stat.mode), inode));
     }
     Ok(())
 }

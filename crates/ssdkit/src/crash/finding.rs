@@ -67,6 +67,7 @@ impl Told<'_> {
         if left > 0 {
             let _ = writeln!(text, "\nand {left} more");
         }
+        text += &found.missing.to_text();
         match (found.first(), &args.keep) {
             (Some((cut, variant)), None) => {
                 let at = self.life.name(cut, variant);
@@ -109,7 +110,7 @@ impl Told<'_> {
             let _ = write!(text, ", before {next}");
         }
         let _ = write!(text, "\n  {}", Variant::of(*variant));
-        let differs = difference::of(&self.life.explorer, finding.cut, finding.variant)?;
+        let differs = difference::of(&self.life.explorer, *cut, *variant)?.lines;
         for line in differs.iter().take(FILES) {
             let _ = write!(text, "\n  - {line}");
         }
@@ -149,7 +150,7 @@ impl Told<'_> {
                 "after": after,
                 "before": before,
                 "survived": Variant::of(finding.variant).to_string(),
-                "differs": difference::of(&self.life.explorer, finding.cut, finding.variant)?,
+                "differs": difference::of(&self.life.explorer, finding.cut, finding.variant)?.lines,
                 "how": finding.broken.how.to_string(),
                 "said": finding.broken.said,
             }));
@@ -170,6 +171,7 @@ impl Told<'_> {
             "stopped": found.is_stopped,
             "warnings": found.warnings,
             "findings": findings,
+            "missing": found.missing.to_json(),
         }))
     }
 }

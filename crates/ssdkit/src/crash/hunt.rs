@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::check::{Broken, Checker, How};
 use super::lives::Life;
+use super::missing::{self, Missing};
 use super::{CrashArgs, failed, work_folder};
 
 /// A state that broke the check.
@@ -40,6 +41,8 @@ pub struct Found {
     pub broken: Vec<Finding>,
     /// Somebody ended it before all were made.
     pub is_stopped: bool,
+    /// The syncs with which they would not have.
+    pub missing: Missing,
     /// Why it may say less than it seems.
     pub warnings: Vec<String>,
 }
@@ -81,7 +84,7 @@ pub struct Hunt<'a> {
 }
 
 /// What one thread has of its own.
-struct Worker<'a> {
+pub struct Worker<'a> {
     folder: TempDir,
     checker: Checker<'a>,
     /// States that it checked: each has a folder of its own, as a check before may have left
@@ -105,7 +108,8 @@ impl<'a> Hunt<'a> {
         })
     }
 
-    fn worker(&self) -> Result<Worker<'a>, Error> {
+    /// What states are checked with.
+    pub fn worker(&self) -> Result<Worker<'a>, Error> {
         let folder = work_folder("check")?;
         let checker = Checker::new(self.check, self.timeout);
         let checker = checker.map_err(|e| Error::system("make a file", &e))?;
@@ -148,8 +152,9 @@ impl<'a> Hunt<'a> {
         let mut state = self.explorer.state(cut, variant).map_err(failed)?;
         let broken = self.checked(&mut self.worker()?, &mut state)?;
         let broken = broken.map(|broken| Finding { cut, variant, broken });
-        let broken = broken.into_iter().collect();
-        Ok(Found { states: 1, checked: 1, broken, ..Found::default() })
+        let broken: Vec<_> = broken.into_iter().collect();
+        let missing = missing::of(self, &broken)?;
+        Ok(Found { states: 1, checked: 1, broken, missing, ..Found::default() })
     }
 
     /// As many as are asked for.
@@ -178,6 +183,9 @@ impl<'a> Hunt<'a> {
         }
         found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
         found.broken.dedup_by_key(|finding| (finding.cut, finding.variant));
+        if !found.is_stopped {
+            found.missing = missing::of(self, &found.broken)?;
+        }
         Ok(found)
     }
 
@@ -239,8 +247,22 @@ impl<'a> Hunt<'a> {
         Ok(())
     }
 
+    /// Whether somebody ended it.
+    pub fn is_stopped(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// The life that is looked at.
+    pub fn life(&self) -> &'a Life {
+        self.life
+    }
+
     /// Writes the state to the worker's folder, and starts the check on it.
-    fn checked(&self, worker: &mut Worker<'_>, state: &mut State) -> Result<Option<Broken>, Error> {
+    pub fn checked(
+        &self,
+        worker: &mut Worker<'_>,
+        state: &mut State,
+    ) -> Result<Option<Broken>, Error> {
         self.checked_in(worker, state.cut, |tree| tree.extract(&mut state.files).map_err(failed))
     }
 

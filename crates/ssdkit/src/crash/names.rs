@@ -63,7 +63,8 @@ impl Names {
         }
     }
 
-    fn get(&self, inode: Inode) -> String {
+    /// What a file is called, or was last.
+    pub fn get(&self, inode: Inode) -> String {
         match self.places.get(&inode) {
             _ if inode == Inode::ROOT => ".".to_owned(),
             Some((parent, name)) => self.path(*parent, name),
