@@ -229,6 +229,13 @@ impl Outcome {
         self.problem = Some(others.map_or(why.to_string(), |others| format!("{why}; {others}")));
     }
 
+    /// Whether a drive that was written may not have been steady, and nobody looked.
+    fn may_still_fall(&self) -> bool {
+        let Report { write_amplification, steady, void, .. } = &self.report;
+        let is_written = write_amplification.is_some_and(|w| w.total > 0.0);
+        is_written && steady.is_none() && void.is_none() && self.replay.is_none()
+    }
+
     /// What is to be known of the figures, by line.
     pub(crate) fn notes(&self) -> Vec<(&'static str, String)> {
         let mut notes = Vec::new();
@@ -247,6 +254,9 @@ impl Outcome {
                 "not preconditioned: rates fall once it was written over; --precondition steady"
             };
             notes.push(("new drive", text.into()));
+        } else if self.may_still_fall() {
+            let text = "no steady state was sought: rates may still fall; --precondition steady";
+            notes.push(("steady", text.into()));
         }
         if self.jobs.is_empty()
             && let Some(text) = self.open_loop.and_then(OpenLoop::note)
