@@ -222,6 +222,7 @@ impl<D: OpenChannel> Ruled<D> {
                     break;
                 };
                 self.counters.gc += 1;
+                self.counters.moved += 1;
                 self.earn(unit, self.space.collections[unit].earns);
                 if is_tomb {
                     self.invalidate(old, self.space.row);
@@ -252,7 +253,6 @@ impl<D: OpenChannel> Ruled<D> {
             // What cannot be read is not moved, and its chunk is not erased.
             self.broken = true;
         }
-        self.counters.moved += u64::from(collection.read.map_or(0, |read| read.1));
         if !self.broken {
             self.step(unit);
         }

@@ -99,6 +99,7 @@ impl<D: OpenChannel> Ruled<D> {
         self.migrations[n].held = held;
         if let Some(ppa) = put {
             self.counters.gc += 1;
+            self.counters.moved += 1;
             self.lead(to, owner, ppa);
         }
         if put.is_some() || !self.makes_room(to) {
@@ -122,7 +123,6 @@ impl<D: OpenChannel> Ruled<D> {
         self.blocks.readers[chunk] -= 1;
         let migration = &mut self.migrations[n];
         (migration.held, migration.state) = (done.buffer, State::IsHeld);
-        self.counters.moved += 1;
         match ftl::is_read(done.status) {
             true => self.migrate(n),
             false => self.end_migration(n),

@@ -272,4 +272,5 @@ fn blocks_move() {
     let start = now + 900_000;
     times_from(&mut drive, start, [request(0, BlockOp::Read, 0, 3)].into_iter());
     assert_eq!((drive.counters.gc, unit(&drive, 0)), (2, 7));
+    assert_eq!(drive.counters.moved, 2);
 }
