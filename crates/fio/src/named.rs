@@ -62,7 +62,7 @@ pub fn note_engines(drive: &DriveSpec, jobs: &mut [Job]) {
         if is_cached {
             job.notes.push(
                 "direct=0: requests go through the system's page cache, and figures are of memory \
-                 as far as it serves them"
+                 as far as it serves them; fio first drops what that has of the file, and this does not"
                     .into(),
             );
         }

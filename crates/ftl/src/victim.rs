@@ -26,7 +26,8 @@ pub enum Victim {
     DChoices(u32),
     /// The one that frees the most for what it costs, times its age: (1 - u) age / 2u, u the
     /// part that is valid (Kawaguchi, Nishioka, Motoda: A Flash-Memory Based File System,
-    /// 1995). Of data that are written at different rates it moves less than greedy.
+    /// 1995); here a chunk's age is how many were closed since. Of data that are written at
+    /// different rates it moves less than greedy, unless there is much spare.
     CostBenefit,
     /// One that somebody else wrote.
     Custom(Custom),

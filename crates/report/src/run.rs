@@ -278,6 +278,9 @@ fn another(text: &str) -> Option<&'static str> {
     if json.get("fio version").is_some() {
         return Some("it is fio's, or of `ssdkit fio`, and has no distribution");
     }
+    if json.get("seeds").is_some() {
+        return Some("it is of several seeds: take one of its `runs`, as by jq '.runs[0]'");
+    }
     json.get("verdict")?;
     Some("it is of `ssdkit test`, which has tables of its own")
 }

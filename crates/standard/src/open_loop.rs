@@ -5,7 +5,7 @@
 //! exponentially distributed distances, at shares of that; latency counts from the
 //! intended start. The knee is the highest share before the 99th percentile, or the mean, is
 //! more than twice that of the least share: of a mix p99 is that of its writes from the start,
-//! and the mean rises first.
+//! and the mean rises first. Where even the next share after the least is beyond, none was found.
 
 use load::load::Pace;
 use port::BLOCK_BYTES;
@@ -79,7 +79,8 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     let knees = [("p99", knee(&tails)), ("the mean", knee(&means))];
     let first = knees.iter().filter_map(|&(of, at)| Some((of, at?)));
     let first = first.min_by(|a, b| a.1.total_cmp(&b.1));
-    let knee = first.map(|(_, at)| at);
+    let is_below = first.is_some_and(|(_, at)| at == SHARES[0] as f64);
+    let knee = first.map(|(_, at)| at).filter(|_| !is_below);
     let rate = knee.map(|share| most * share / 100.0);
     let figures = vec![
         Figure::new("the most, closed loop", Unit::Iops, most),
@@ -97,6 +98,14 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     let curve = |name, column| Curve::new(name, along, Unit::Ns, points(column));
     let curves = vec![curve("p50", 1), curve("p99", 2), curve("p99.9", 3)];
     let headline = match first.zip(rate) {
+        None if is_below => format!(
+            "no knee: {} is more than twice as long at {} % of {} as at {} %, {}",
+            first.map_or("", |(of, _)| of),
+            SHARES[1],
+            Unit::Iops.whole_text(most),
+            SHARES[0],
+            mix(reads)
+        ),
         Some(((of, share), rate)) => format!(
             "knee of {of} at {share:.0} % of {}, {} of {}",
             Unit::Iops.whole_text(most),

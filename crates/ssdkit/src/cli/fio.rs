@@ -16,7 +16,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("end_fsync", "there is none; --flush-every N flushes after every N writes"),
     ("eta", "progress is told on a terminal only"),
     ("fdatasync", "--flush-every N, counted in writes"),
-    ("filename", "the drive is the first word: ssdkit bench /dev/nvme0n1 ..."),
+    (
+        "filename",
+        "the drive is the first word: ssdkit bench /dev/nvme0n1 ...; ssdkit fio has --drive",
+    ),
     ("fill_device", "--precondition seq writes all of the drive first"),
     ("fsync", "--flush-every N, counted in writes"),
     ("group_reporting", "figures are of all threads together"),
