@@ -266,6 +266,7 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
         let mut value = json::output(&told, &globals, now, format == Format::JsonPlus);
         value["ssdkit"] = remarks.to_json();
+        value["ssdkit"]["drive"] = about.drive;
         let explained: Vec<_> = told.iter().filter_map(json::explained).collect();
         if !explained.is_empty() {
             value["ssdkit"]["explained"] = explained.into();

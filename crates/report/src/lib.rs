@@ -1,6 +1,6 @@
 //! Reports of benches, to be looked at and compared.
 //!
-//! - [`Run`]: what one report says, read from its JSON.
+//! - [`Run`]: what one report says, read from its JSON, or from fio's.
 //! - [`Comparison`]: runs side by side: how their figures differ, by how much they
 //!   waver, and what is set differently.
 //! - [`Replicates`]: the same run of several seeds.
@@ -19,6 +19,7 @@ pub mod charts;
 mod comparison;
 mod dossier;
 mod file;
+mod fio;
 mod maps;
 mod page;
 mod pairs;

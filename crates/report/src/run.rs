@@ -3,10 +3,11 @@
 //! Fails where the text is no JSON, no report of a bench, or one that contradicts
 //! itself so that it cannot be drawn.
 
-use measure::Distribution;
+use measure::{Distribution, Summary};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::fio;
 use crate::maps::{Chunks, Dies};
 
 /// What no figure is above: larger ones cannot be drawn, and 1e15 ns are 11 days.
@@ -22,7 +23,7 @@ const MOST_ENDS: usize = 600;
 #[derive(Debug, thiserror::Error)]
 pub enum Reading {
     /// Not JSON, or without what a report has.
-    #[error("{name}: not the JSON of `ssdkit bench --json`: {why}")]
+    #[error("{name}: not the JSON of `ssdkit bench --json`, nor of fio: {why}")]
     NoReport {
         /// What was read.
         name: String,
@@ -272,27 +273,33 @@ pub struct OpenLoop {
     pub behind: bool,
 }
 
-/// Whose JSON it is, where it is of another command that is known.
-fn another(text: &str) -> Option<&'static str> {
-    let json: Value = serde_json::from_str(text).ok()?;
+/// The run that the JSON of another program tells, or why it is none; `None` where it is of none
+/// that is known.
+fn another(text: &str) -> Option<Result<Run, String>> {
+    // fio has its remarks before it, where both go to the same place.
+    let begin = if text.contains("\"fio version\"") { text.find('{')? } else { 0 };
+    let json: Value = serde_json::from_str(&text[begin..]).ok()?;
     if json.get("fio version").is_some() {
-        return Some("it is fio's, or of `ssdkit fio`, and has no distribution");
+        let report = fio::report_of(&json);
+        return Some(report.and_then(|it| serde_json::from_value(it).map_err(|e| e.to_string())));
     }
     if json.get("seeds").is_some() {
-        return Some("it is of several seeds: take one of its `runs`, as by jq '.runs[0]'");
+        return Some(Err(
+            "it is of several seeds: take one of its `runs`, as by jq '.runs[0]'".into()
+        ));
     }
     json.get("verdict")?;
-    Some("it is of `ssdkit test`, which has tables of its own")
+    Some(Err("it is of `ssdkit test`, which has tables of its own".into()))
 }
 
 impl Run {
     /// What the text of a report says that is called `name`.
     ///
     /// # Errors
-    /// When it is no report of a bench.
+    /// When it is no report of a bench, nor fio's.
     pub fn from_text(name: &str, text: &str) -> Result<Run, Reading> {
         let run = serde_json::from_str(text);
-        let run = run.map_err(|e| another(text).map_or(e.to_string(), str::to_owned));
+        let run = run.or_else(|e| another(text).unwrap_or_else(|| Err(e.to_string())));
         Run::checked(name, run)
     }
 
@@ -325,7 +332,8 @@ impl Run {
             return Some(format!("`distribution` has more than {MOST_ENDS} ends"));
         }
         let sum = n.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
-        if sum != Some(self.latency_ns.n) {
+        // fio tells it only where it is asked to.
+        if sum != Some(self.latency_ns.n) && !n.is_empty() {
             let n = self.latency_ns.n;
             return Some(format!("`distribution` has not as many I/Os as `latency_ns`, {n}"));
         }
@@ -414,7 +422,7 @@ impl Run {
             doubts
                 .push(format!("{reached:.0} of {asked:.0} requests a second: a queue that grows"));
         }
-        if self.latency_ns.p999.is_none() {
+        if self.latency_ns.n < Summary::samples(99.9) {
             doubts.push(format!("too few I/Os for a 99.9th percentile: {}", self.ios));
         }
         doubts.extend(self.warnings.iter().cloned());
@@ -436,9 +444,9 @@ impl Run {
     /// Whether any load writes.
     fn writes(&self) -> bool {
         let loads = self.jobs.iter().map(|job| &job.workload).chain([&self.workload]);
-        loads
-            .into_iter()
-            .any(|of| matches!(of["rw"].as_str(), Some("write" | "randwrite" | "randrw" | "trim")))
+        loads.into_iter().any(|of| {
+            matches!(of["rw"].as_str(), Some("write" | "randwrite" | "rw" | "randrw" | "trim"))
+        })
     }
 
     /// Its reads, or writes, alone: also of one that has nothing else.
@@ -514,7 +522,6 @@ pub(crate) mod tests {
             |json: Value| Run::from_text("a.json", &json.to_string()).unwrap_err().to_string();
         assert!(Run::from_text("a.json", "{").unwrap_err().to_string().starts_with("a.json: not"));
         assert!(text(json!({ "jobs": [] })).contains("missing field"));
-        assert!(text(json!({ "fio version": "fio-3.33", "jobs": [] })).contains("fio's"));
         assert!(text(json!({ "test": "iops", "verdict": "done" })).contains("`ssdkit test`"));
         let mut lacks = report(&[1e5]);
         lacks.as_object_mut().unwrap().remove("series");

@@ -1,4 +1,4 @@
-//! `ssdkit compare`: reports of benches side by side.
+//! `ssdkit compare`: reports of benches, and fio's, side by side.
 //!
 //! Reads regular files only, of [`MOST_BYTES`] at most each. Fails where one is no
 //! report, and where what was asked for cannot be written.
@@ -21,7 +21,8 @@ Examples:
   ssdkit bench mem:tlc,size=1G,suspend=true --rw randrw --qd 32 --precondition steady --time 20s --json > b.json
   ssdkit compare a.json b.json
   ssdkit compare a.json b.json --html both.html
-  ssdkit compare a.json --pictures .";
+  ssdkit compare a.json --pictures .
+  ssdkit compare fio.json a.json";
 
 /// Bytes of a report that is read: a row a second of two days.
 const MOST_BYTES: u64 = 64 << 20;
@@ -29,7 +30,8 @@ const MOST_BYTES: u64 = 64 << 20;
 /// `ssdkit compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
-    /// Reports, of `ssdkit bench --json`: the others are held against the first.
+    /// Reports, of `ssdkit bench --json` or fio's `--output-format=json+`: the others are held against
+    /// the first.
     #[arg(value_name = "FILE.json", required = true, num_args = 1..=report::charts::RUNS)]
     pub files: Vec<PathBuf>,
     /// Write a page with pictures, too, for a browser.

@@ -65,3 +65,28 @@ fn pages_are_written_where_they_may_be() {
     assert_eq!(all(dir.path(), "bench nbd:none.sock --rw read --report new.html").2, Some(1));
     assert!(!dir.path().join("new.html").exists());
 }
+
+/// What a job of fio's and a bench of the same options do is the same, and so is what is told.
+#[test]
+fn fios_output_is_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = "[a]\nrw=randread\nnorandommap\niodepth=4\nnumber_ios=20000\nioengine=libaio\n";
+    std::fs::write(dir.path().join("a.fio"), job).unwrap();
+    let drive = "mem:tlc,size=64M,store=none";
+    let fio = format!("fio a.fio --drive {drive} --output-format json+ --output fio.json");
+    assert_eq!(all(dir.path(), &fio).2, Some(0));
+    let bench = format!("bench {drive} --rw randread --qd 4 --ios 20k --precondition seq --json");
+    std::fs::write(dir.path().join("a.json"), all(dir.path(), &bench).0).unwrap();
+    let (report, why, code) = all(dir.path(), "compare a.json fio.json --json");
+    assert_eq!(code, Some(0), "{why}");
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let figures = report["figures"].as_array().unwrap();
+    for name in ["IOPS", "throughput", "latency: mean", "latency: p50", "latency: p99"] {
+        let figure = figures.iter().find(|figure| figure["name"] == name).unwrap();
+        let difference = figure["runs"][1]["difference"].as_f64();
+        assert!(difference.is_some_and(|by| by.abs() < 0.01), "{name}: {figure:#}");
+    }
+    let settings = report["settings"].as_array().unwrap();
+    let drive = settings.iter().find(|of| of["name"].as_str().unwrap().starts_with("drive."));
+    assert!(drive.is_none(), "{settings:?}");
+}
