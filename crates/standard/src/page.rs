@@ -102,11 +102,15 @@ fn text(unit: Unit) -> fn(f64) -> String {
         Unit::Iops => |value| Unit::Iops.text(value),
         Unit::BytesPerSecond => |value| Unit::BytesPerSecond.text(value),
         Unit::Ns => |value| Unit::Ns.text(value),
-        Unit::Fills | Unit::Ratio => |value| format!("{:.1}", value),
-        Unit::Percent => |value| format!("{:.0} %", value),
-        Unit::Count => |value| format!("{:.0}", value),
+        Unit::Fills | Unit::Ratio | Unit::Count => |value| format!("{}", rounded(value)),
+        Unit::Percent => |value| format!("{} %", rounded(value)),
         Unit::Bytes => |value| Unit::Bytes.text(value),
     }
+}
+
+/// With digits enough that neighbours on an axis differ.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }
 
 #[cfg(test)]
@@ -137,5 +141,7 @@ mod tests {
         ];
         assert_eq!(all, expected);
         assert_eq!((plots[0].along.1)(80.0), "80 %");
+        // Marks lie where the axis has room, which may be between two rounds.
+        assert_eq!([1.0, 1.5, 2.0].map(text(Unit::Count)), ["1", "1.5", "2"]);
     }
 }
