@@ -110,36 +110,106 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Cuts of which most is to be expected, first to last: before what is no plain write, where
-/// a program's order of things shows, and at the end.
-pub(crate) fn telling_cuts(events: &[Event]) -> Vec<usize> {
-    let tells = |event: &Event| {
-        !matches!(event, Event::Operation(Operation::Write { .. }) | Event::Mark(_))
-    };
-    let mut cuts: Vec<usize> = (0..events.len()).filter(|&n| tells(&events[n])).collect();
-    cuts.push(events.len());
-    cuts
+/// Cuts of which something is to be expected, first to last.
+pub(crate) struct Telling {
+    /// Before what is no plain write, where a program's order of things shows, and at the end.
+    cuts: Vec<usize>,
+    /// Those of them that come after what makes something true: another name, a removal, a sync,
+    /// something said. A program that makes thousands of files has few.
+    commits: Vec<usize>,
 }
+
+impl Telling {
+    pub(crate) fn of(events: &[Event]) -> Telling {
+        let (mut cuts, mut commits) = (Vec::new(), Vec::new());
+        let mut is_after_commit = false;
+        for (n, event) in events.iter().enumerate() {
+            if matches!(event, Event::Operation(Operation::Write { .. }) | Event::Mark(_)) {
+                continue;
+            }
+            cuts.push(n);
+            commits.extend(is_after_commit.then_some(n));
+            is_after_commit = match event {
+                Event::Operation(operation) => matches!(
+                    operation,
+                    Operation::Rename { .. }
+                        | Operation::Remove { .. }
+                        | Operation::Sync { .. }
+                        | Operation::SyncAll
+                ),
+                Event::Output { .. } | Event::Mark(_) => true,
+            };
+        }
+        cuts.push(events.len());
+        commits.push(events.len());
+        Telling { cuts, commits }
+    }
+}
+
+/// Telling cuts of which all are tried before the next variant's turn.
+const SWEEP: u64 = 64;
 
 /// Cut and variant of the state number `n`: every other one goes through the planned variants
 /// at the telling cuts, the others are random.
 pub(crate) fn choose(
-    (telling, events): (&[usize], usize),
+    (telling, events): (&Telling, usize),
     journal: Journal,
     seed: u64,
     n: u64,
 ) -> (usize, u64) {
     let planned = planned(journal).end;
     let mut random = Random::new(seed, n);
-    let (turn, cuts) = (n / 2, telling.len() as u64);
-    // Where there are many, not all are tried before the next variant's turn.
-    let sweep = cuts.min(64);
+    let Telling { cuts, commits } = telling;
+    let one_of =
+        |cuts: &[usize], random: &mut Random| cuts[random.below(cuts.len() as u64) as usize];
+    let (turn, sweep) = (n / 2, SWEEP.min(cuts.len() as u64));
     if n.is_multiple_of(2) && turn < sweep * planned {
-        let at = if cuts == sweep { turn % sweep } else { random.below(cuts) };
-        return (telling[at as usize], turn / sweep);
+        let (slot, first) = ((turn % sweep) as usize, commits.len() <= SWEEP as usize / 2);
+        let cut = match slot {
+            _ if cuts.len() as u64 == sweep => cuts[slot],
+            // Of these all, if they are few, or half of the turns.
+            _ if first && slot < commits.len() => commits[slot],
+            _ if !first && slot < SWEEP as usize / 2 => one_of(commits, &mut random),
+            _ => one_of(cuts, &mut random),
+        };
+        return (cut, turn / sweep);
     }
     let any = random.below(events as u64 + 1) as usize;
-    let cut = if random.below(2) == 0 { any } else { telling[random.below(cuts) as usize] };
+    let cut = match random.below(4) {
+        0 | 1 => any,
+        2 => one_of(cuts, &mut random),
+        _ => one_of(commits, &mut random),
+    };
     let is_planned = random.below(8) == 0;
     (cut, if is_planned { random.below(planned) } else { PLANNED + random.below(1 << 32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use files::{Inode, Kind};
+
+    use super::*;
+
+    /// Thousands of files are made, and one gets its name at the end.
+    #[test]
+    fn what_makes_something_true_is_looked_at_soon() {
+        let file = |n: u64| Inode(n + 10);
+        let create = |n| Operation::Create {
+            parent: Inode::ROOT,
+            name: n.to_string().into_bytes(),
+            inode: file(n),
+            kind: Kind::File,
+            mode: 0o644,
+        };
+        let mut events: Vec<Event> = (0..3000).map(|n| Event::Operation(create(n))).collect();
+        let (from, to) = ((Inode::ROOT, b"7".to_vec()), (Inode::ROOT, b"all".to_vec()));
+        events.push(Event::Operation(Operation::Rename { from, to, exchange: false }));
+        let telling = Telling::of(&events);
+        assert_eq!((telling.cuts.len(), &telling.commits[..]), (3002, &[3001][..]));
+        let chosen = |n| choose((&telling, events.len()), Journal::Ordered, 1, n);
+        for variant in 0..4 {
+            let is_tried = (0..2 * SWEEP * 4).any(|n| chosen(n) == (events.len(), variant));
+            assert!(is_tried, "{variant}");
+        }
+    }
 }

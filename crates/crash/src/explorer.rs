@@ -10,7 +10,7 @@ use port::random::Random;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::background::{anything, cut_anyhow, cut_planned, plan, used_disk};
-use crate::choice::{PLANNED, Variant, choose, planned, telling_cuts};
+use crate::choice::{PLANNED, Telling, Variant, choose, planned};
 use crate::error::CrashError;
 use crate::event::Event;
 use crate::hash::hash;
@@ -59,7 +59,7 @@ pub struct Explorer {
     options: Options,
     /// The files after so many events, without anything done in the background.
     kept: Vec<(usize, Files<Recorder>)>,
-    telling: Vec<usize>,
+    telling: Telling,
     /// Of what was output, after each number of events.
     outputs: Vec<u64>,
 }
@@ -119,7 +119,7 @@ impl Explorer {
         let sync = [Operation::SyncAll];
         let mut begin = initial.iter().chain(&sync);
         begin.try_for_each(|operation| files.apply(operation)).map_err(CrashError::Initial)?;
-        let telling = telling_cuts(&events);
+        let telling = Telling::of(&events);
         let mut explorer =
             Explorer { events, options, kept: vec![(0, files)], telling, outputs: vec![0] };
         explorer.run()?;
@@ -190,7 +190,7 @@ impl Explorer {
     /// Cut and variant of the state number `n` in the order in which it is best to look: the
     /// variants that break most programs at the cuts that tell most, and random ones between.
     pub fn choose(&self, n: u64) -> (usize, u64) {
-        let cuts = (&self.telling[..], self.events.len());
+        let cuts = (&self.telling, self.events.len());
         choose(cuts, self.options.files.journal, self.options.seed, n)
     }
 

@@ -47,6 +47,8 @@ pub struct Missing {
     unhelped: Vec<String>,
     /// There may be more, which were not looked for.
     is_cut_short: bool,
+    /// What broke held when it was looked at again.
+    is_unsteady: bool,
 }
 
 impl Missing {
@@ -61,12 +63,13 @@ impl Missing {
             "held": self.held,
             "unhelped": self.unhelped,
             "cut_short": self.is_cut_short,
+            "unsteady": self.is_unsteady,
         })
     }
 
     /// For people.
     pub fn to_text(&self) -> String {
-        let Missing { syncs, held, unhelped, is_cut_short } = self;
+        let Missing { syncs, held, unhelped, is_cut_short, is_unsteady } = self;
         let mut text = String::new();
         if !syncs.is_empty() {
             let count = units::counted(syncs.len() as u64, "sync");
@@ -93,6 +96,9 @@ impl Missing {
         for what in unhelped {
             let _ =
                 writeln!(text, "\nNo sync helps: it breaks, too, with all synced before {what}");
+        }
+        if *is_unsteady {
+            text += "\nWhat broke held when it was looked at again: the check says now this, now that\n";
         }
         if *is_cut_short {
             text += "The search for syncs ended at its bounds\n";
@@ -158,7 +164,9 @@ impl Trial<'_, '_> {
         let mut cuts: Vec<Place> = broken.iter().map(|it| (it.cut, it.variant)).collect();
         cuts.dedup_by_key(|(cut, _)| *cut);
         for place in cuts {
+            let mut is_broken = false;
             while let Err(worse) = self.holds(place)? {
+                is_broken = true;
                 if missing.syncs.len() == MOST {
                     return Err(Stop::Bounds);
                 }
@@ -174,6 +182,7 @@ impl Trial<'_, '_> {
                 };
                 missing.syncs.push((files, before));
             }
+            missing.is_unsteady |= !is_broken && self.more.is_empty();
         }
         Ok(())
     }
