@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_makes_something_true_is_looked_at_soon() {
         let file = |n: u64| Inode(n + 10);
-        let create = |n| Operation::Create {
+        let create = |n: u64| Operation::Create {
             parent: Inode::ROOT,
             name: n.to_string().into_bytes(),
             inode: file(n),
