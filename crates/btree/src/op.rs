@@ -12,8 +12,6 @@ pub enum Outcome {
     Missing,
     /// A put or batch is done.
     Stored,
-    /// There is room for what was only tried.
-    Fits,
     /// The key of a delete is gone.
     Deleted,
     /// A scan has given so many records.
@@ -59,10 +57,6 @@ pub(crate) enum Kind {
         given: u64,
     },
     Batch,
-    /// A batch that is not done, when so many pages will have been given up.
-    Trial {
-        freed: usize,
-    },
 }
 
 /// An operation that may have to wait.

@@ -146,23 +146,6 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Says whether all of `writes` would be done, when so many pages will have been given up.
-    ///
-    /// # Panics
-    /// On a drive.
-    pub fn trial(
-        &mut self,
-        tag: u64,
-        writes: &[Write<'_>],
-        freed: usize,
-        sink: &mut impl Sink,
-    ) -> Result<(), Error> {
-        match self {
-            Records::Tree(tree) => tree.trial(tag, writes, freed, sink),
-            Records::Drive(_) => unreachable!("it has no pages"),
-        }
-    }
-
     /// Makes what was done so far durable.
     pub fn flush(&mut self, tag: u64) -> Result<(), Error> {
         match self {

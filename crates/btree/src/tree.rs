@@ -440,30 +440,6 @@ impl<S: PageStore> Tree<S> {
         Ok(())
     }
 
-    /// Says whether all of `writes` would be done now, as one batch, had so many pages been given
-    /// up before ([`Outcome::Fits`]); else fails as they would. Nothing changes.
-    ///
-    /// # Errors
-    /// As of [`Tree::get`].
-    pub fn trial(
-        &mut self,
-        tag: u64,
-        writes: &[Write<'_>],
-        freed: usize,
-        sink: &mut impl Sink,
-    ) -> Result<(), Error> {
-        self.admit(&[], &[])?;
-        for write in writes {
-            self.admit(write.key, write.value.unwrap_or_default())?;
-        }
-        let mut bytes = std::mem::take(&mut self.writes);
-        encode(writes, &mut bytes);
-        let result = self.try_trial(&bytes, freed).map(|()| Outcome::Fits);
-        self.end(result, Kind::Trial { freed }, tag, &[], &bytes, sink);
-        self.writes = bytes;
-        Ok(())
-    }
-
     /// Makes what was done so far durable. Ends in a later [`Tree::poll`].
     ///
     /// # Errors
@@ -575,7 +551,6 @@ impl<S: PageStore> Tree<S> {
             Kind::Delete => self.try_delete(&body.key),
             Kind::Scan { .. } => self.try_scan(body, sink),
             Kind::Batch => self.try_batch(&body.value).map(|()| Outcome::Stored),
-            Kind::Trial { freed } => self.try_trial(&body.value, freed).map(|()| Outcome::Fits),
         }
     }
 }

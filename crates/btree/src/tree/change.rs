@@ -470,15 +470,6 @@ impl<S: PageStore> Tree<S> {
         Ok(())
     }
 
-    /// What [`Self::try_batch`] would fail with, when so many pages will have been given up.
-    pub(super) fn try_trial(&mut self, bytes: &[u8], freed: usize) -> Result<(), Stop> {
-        self.writable()?;
-        self.see_all(bytes)?;
-        let (worst, _) = self.worst_of(bytes)?;
-        self.at_once(worst)?;
-        self.ensure_pages(worst.pages.saturating_sub(freed))
-    }
-
     /// Sees that the leaves of all writes are there: those that are not are
     /// read at the same time.
     fn see_all(&mut self, bytes: &[u8]) -> Result<(), Stop> {

@@ -309,7 +309,6 @@ impl Database {
         (job.state, job.stage, job.again) = (State::Lock, 0, false);
         (job.count, job.more_keys, job.reply, job.next) = (0, 0, out.end(), 0);
         (job.heads, job.steps) = (found.command.wants_heads(), 0);
-        job.key.clear();
         job.asked.clear();
         if found.command == Command::FlushAll {
             job.claim.on_everything();
@@ -538,7 +537,7 @@ impl Database {
         }
     }
 
-    /// Begins a scan, a trial or a write.
+    /// Begins a scan or a write.
     fn ask(&mut self, seat: u32, job: &Job, next: Next) -> Result<(), Refusal> {
         let tag = u64::from(seat) << 32;
         self.inbox.mails[seat as usize].outstanding = 1;
@@ -551,7 +550,6 @@ impl Database {
                 let part = SCAN | if keys { HEADS } else { 0 };
                 records.scan(tag | u64::from(part), &job.from, count, inbox)
             }
-            Next::Try => records.trial(tag, &job.as_writes(), job.left as usize, inbox),
             _ if job.writes.len() == 1 && job.deletes[0] => {
                 records.delete(tag, job.writes.get(0), inbox)
             }

@@ -64,8 +64,6 @@ pub enum Next {
     },
     /// To go on with what it has, when others have had their turn.
     Later,
-    /// To know that there would be room for [`Job::writes`], when [`Job::left`] pages were given up.
-    Try,
     /// [`Job::writes`] written, all or none, and then the next stage.
     Write,
     /// The same, and then the end: the reply is there.
@@ -109,9 +107,8 @@ pub struct Job {
     pub heads: bool,
     /// Which of the parts that a stage goes through is next.
     pub next: usize,
-    /// Sorted sets to clear: which argument each is, and how many members it
-    /// has.
-    pub sets: Vec<(usize, u64)>,
+    /// Which arguments are keys of sorted sets whose members are to go.
+    pub sets: Vec<usize>,
     /// What SCAN looks for.
     pub pattern: Option<Pattern>,
     /// What a stage has taken, beside the bytes of its reply.
@@ -128,12 +125,8 @@ pub struct Job {
     pub count: u64,
     /// Another.
     pub left: u64,
-    /// The stage that clearing a sorted set goes back to.
-    pub back: u8,
-    /// And a reply that is put together, or the key of a sorted set that is
-    /// cleared.
+    /// A reply that is put together.
     pub text: Rope,
-    pub key: Vec<u8>,
 }
 
 impl Job {
@@ -186,7 +179,6 @@ impl Job {
         if self.text.memory() > 0 {
             trash.put_all(std::mem::take(&mut self.text).into_pieces());
         }
-        self.key.clear();
         self.sets.clear();
         self.sets.shrink_to(64);
         self.claim.shrink();
@@ -202,8 +194,7 @@ impl Job {
             + self.deletes.capacity()
             + self.from.capacity()
             + self.text.memory()
-            + self.key.capacity()
-            + self.sets.capacity() * size_of::<(usize, u64)>()
+            + self.sets.capacity() * size_of::<usize>()
             + self.claim.memory()
             + self.pattern.as_ref().map_or(0, Pattern::memory)
     }

@@ -9,6 +9,9 @@
 //! | member | `m` length of key (u16, big-endian) key member | score |
 //! | index | `s` length of key (u16, big-endian) key score member | |
 //!
+//! Members and index records whose key is no sorted set are what a cut has left of one that was
+//! deleted or written over. They are of no set, and go before one of their key begins.
+//!
 //! A score is a double as 8 bytes that sort as it does, big-endian: the bits,
 //! inverted where negative, else with the sign bit set. Other numbers are
 //! little-endian. Pages are checksummed below. Records that are otherwise are
@@ -219,6 +222,12 @@ pub fn member_key(key: &[u8], member: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(member);
 }
 
+/// The key and the member of a member's record; `None` for any other.
+pub fn member_of(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = record.strip_prefix(b"m")?.split_first_chunk::<2>()?;
+    rest.split_at_checked(u16::from_be_bytes(*len).into())
+}
+
 /// The record key of an index record; without a member, where those of a score
 /// begin.
 pub fn index_key(key: &[u8], score: f64, member: &[u8], to: &mut Vec<u8>) {
@@ -401,6 +410,10 @@ mod tests {
             index_key(&key, score, &member, &mut record);
             prop_assert_eq!(indexed(&record, &key), Some((score, &member[..])));
             prop_assert!(other == key || indexed(&record, &other).is_none());
+            prop_assert_eq!(member_of(&record), None);
+            record.clear();
+            member_key(&key, &member, &mut record);
+            prop_assert_eq!(member_of(&record), Some((&key[..], &member[..])));
         }
     }
 }

@@ -92,7 +92,11 @@ impl<'a> Stage<'a> {
             }
             let count = self.sorted()?;
             (job.count, job.left) = (count.unwrap_or(0), u64::from(count.is_none()));
-            return Ok(self.ask_members(job, adding.first + 1, 2));
+            // A set begins without members that a cut has left of one before it.
+            return match count {
+                None => Ok(self.ask_left_over(job, self.args.get(1))),
+                Some(_) => self.ask_scores(job),
+            };
         }
         let (changes, result, touched) = self.changes(&adding)?;
         let new = |one: &&Change| one.before.is_none() && one.now.is_some();
@@ -111,6 +115,12 @@ impl<'a> Stage<'a> {
             job.put(|to| main_key(self.args.get(1), to), |to| value.store(to));
         }
         Ok(if job.has_writes() { Next::WriteAndEnd } else { Next::End })
+    }
+
+    /// Asks for the scores that its members have.
+    pub(super) fn ask_scores(&self, job: &mut Job) -> Result<Next, Refusal> {
+        let first = Adding::of(self.args)?.first;
+        Ok(self.ask_members(job, first + 1, 2))
     }
 
     /// What becomes of the members, one after the other, also of those that are

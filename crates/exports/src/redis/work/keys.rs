@@ -1,6 +1,6 @@
 //! Keys of any kind: whether they are there, which there are, and their end.
 
-use btree::{MAX_KEY, PAGE_BYTES};
+use btree::MAX_KEY;
 
 use super::{CLEAR, NOT_AN_INTEGER, SYNTAX, Stage};
 use crate::redis::command::{Command, Keys};
@@ -10,25 +10,19 @@ use crate::redis::job::{Job, Next};
 use crate::redis::mutation::{self, Mutation};
 use crate::redis::resp::{self, Args};
 use crate::redis::value::{
-    FORMAT_KEY, Value, index_key, lasts, main_key, member_key, next_key, score_of,
+    FORMAT_KEY, Value, index_key, lasts, main_key, member_key, member_of, next_key, score_of,
 };
 
 /// Members of a sorted set that are deleted in one step.
 const CLEARED: u64 = 8;
 
-/// The stage of a command for whose writes there is room, and which clears what they replace.
-const TRIED: u8 = 2;
-
-/// Pages that a sorted set gives up, at least: each member has two records, whose keys have that
-/// of the set and ten bytes more. Of either kind the first leaf and the last may stay.
-fn pages_of(key: &[u8], members: u64) -> u64 {
-    (members.saturating_mul(2 * (key.len() as u64 + 10)) / PAGE_BYTES as u64).saturating_sub(4)
-}
-
 /// Keys that are deleted in one step when all are.
 const FLUSHED: u64 = 16;
 /// The same where each is deleted by itself.
 const FLUSHED_SINGLY: u64 = 256;
+
+/// The stage in which all members are deleted, and behind it the one after a part of them.
+const MEMBERS: u8 = 3;
 
 /// Most keys that one SCAN looks at, and how many at once.
 const SCANNED: u64 = 10_000;
@@ -66,135 +60,85 @@ impl<'a> Stage<'a> {
         Ok(Next::End)
     }
 
-    /// Begins to clear the sorted sets among `keys`, which were read, as they
-    /// are overwritten or deleted: one after the other, and then all are read
-    /// again. False when there are none.
-    fn clear_sorted<'k>(
+    /// Ends a command that writes over `keys`, which were read, or deletes them: what it has to
+    /// write is written as one, and only then the members of sorted sets go that were there, some
+    /// at a time. Those that a cut leaves are of no set, and go before one of that key begins.
+    pub(super) fn write_over<'k>(
         &self,
         job: &mut Job,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-    ) -> Result<bool, Refusal> {
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Next, Refusal> {
         let step = if job.found.is_some_and(|found| found.keys == Keys::Pairs) { 2 } else { 1 };
-        let mut is_last = Vec::new();
-        for (i, _) in keys.clone().enumerate() {
-            let Some(Value::Sorted(count)) = self.mail.value(i)? else { continue };
-            if is_last.is_empty() {
-                is_last = lasts(keys.clone());
-            }
-            if is_last[i] {
-                job.sets.push((1 + i * step, count));
+        for (i, _) in keys.enumerate() {
+            // A drive of keys has no sets.
+            if self.common.is_ordered && matches!(self.mail.value(i)?, Some(Value::Sorted(_))) {
+                job.sets.push(1 + i * step);
             }
         }
-        Ok(self.clear_next(job))
-    }
-
-    /// Clears the sorted sets among `keys`, which were read, for what `put` adds to the job to stand
-    /// in their places: if there would be room for that, for else they are to stay. `None` when
-    /// there are none, or no more.
-    pub(super) fn clear_overwritten<'k>(
-        &mut self,
-        job: &mut Job,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-        put: impl FnOnce(&mut Self, &mut Job),
-    ) -> Result<Option<Next>, Refusal> {
-        if job.stage == TRIED {
-            job.clear_writes();
-            let clears = self.clear_sorted(job, keys)?;
-            return Ok(clears.then_some(Next::Scan { count: CLEARED, keys: true }));
+        if job.sets.is_empty() {
+            return Ok(Next::WriteAndEnd);
         }
-        let mut freed = None;
-        for (i, key) in keys.enumerate() {
-            if let Some(Value::Sorted(count)) = self.mail.value(i)? {
-                *freed.get_or_insert(0) += pages_of(key, count);
-            }
-        }
-        let Some(freed) = freed else { return Ok(None) };
-        put(self, job);
-        (job.stage, job.left) = (TRIED, freed);
-        Ok(Some(Next::Try))
-    }
-
-    /// Begins with the next sorted set that is to be cleared.
-    fn clear_next(&self, job: &mut Job) -> bool {
-        let Some((arg, count)) = job.sets.pop() else { return false };
-        self.begin_clear(job, self.args.get(arg), count);
-        true
-    }
-
-    fn begin_clear(&self, job: &mut Job, key: &[u8], count: u64) {
-        job.key.clear();
-        job.key.extend_from_slice(key);
         job.from.clear();
-        member_key(key, b"", &mut job.from);
-        job.left = count;
-        if job.stage < CLEAR {
-            job.back = job.stage;
-        }
-        job.stage = CLEAR;
-    }
-
-    /// Deletes some members of a sorted set, and at the end its record.
-    pub(super) fn clear(&mut self, job: &mut Job, command: Command) -> Result<Next, Refusal> {
-        if job.stage == CLEAR + 1 {
-            // Written; the set is gone when none are left.
-            job.stage = CLEAR;
-            if job.left > 0 {
-                return Ok(Next::Scan { count: CLEARED, keys: true });
-            }
-            if self.clear_next(job) {
-                return Ok(Next::Scan { count: CLEARED, keys: true });
-            }
-            job.stage = job.back;
-            return match command {
-                Command::FlushAll => Ok(self.scan_all(job)),
-                _ => Ok(Next::Get),
-            };
-        }
-        let key = std::mem::take(&mut job.key);
-        let mut start = Vec::new();
-        member_key(&key, b"", &mut start);
-        let mut found = 0;
-        for (record, score) in self.mail.records() {
-            let Some(member) = record.strip_prefix(&start[..]) else { break };
-            let score = score_of(score.try_into().map_err(|_| Refusal::Damaged)?);
-            job.delete(|to| to.extend_from_slice(record));
-            job.delete(|to| index_key(&key, score, member, to));
-            found += 1;
-        }
-        job.left = if found < CLEARED { 0 } else { job.left.saturating_sub(found) };
-        if job.left == 0 {
-            job.delete(|to| main_key(&key, to));
-            job.more_keys = -1;
-            job.count += 1;
-        } else {
-            let left = Value::Sorted(job.left);
-            job.put(|to| main_key(&key, to), |to| left.store(to));
-        }
-        job.key = key;
         job.stage = CLEAR + 1;
         Ok(Next::Write)
     }
 
-    pub(super) fn del(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        if let Some(next) = self.clear_overwritten(job, self.args.from(1), Self::delete_plain)? {
-            return Ok(next);
-        }
-        self.delete_plain(job);
-        let gone = -job.more_keys;
-        let told = if mutation::is(Mutation::DeleteUntold) { 0 } else { gone };
-        resp::int(self.out, told + job.count as i64);
-        Ok(if gone > 0 { Next::WriteAndEnd } else { Next::End })
+    /// Asks for members that a key has.
+    pub(super) fn ask_left_over(&self, job: &mut Job, key: &[u8]) -> Next {
+        job.from.clear();
+        member_key(key, b"", &mut job.from);
+        job.stage = CLEAR;
+        Next::Scan { count: CLEARED, keys: true }
     }
 
-    /// Deletes all keys that are there, but for sorted sets.
-    fn delete_plain(&mut self, job: &mut Job) {
+    /// Deletes some members of what is no sorted set any more, and then those of the next.
+    pub(super) fn clear(&mut self, job: &mut Job, command: Command) -> Result<Next, Refusal> {
+        if job.stage == CLEAR + 1 && !job.from.is_empty() {
+            // Written; there may be more of them.
+            job.stage = CLEAR;
+            return Ok(Next::Scan { count: CLEARED, keys: true });
+        }
+        if job.stage == CLEAR {
+            let start = std::mem::take(&mut job.from);
+            let members = self.mail.records().take_while(|(record, _)| record.starts_with(&start));
+            for (record, score) in members {
+                self.delete_member(job, record, score)?;
+            }
+            job.from = start;
+            if job.has_writes() {
+                job.stage = CLEAR + 1;
+                return Ok(Next::Write);
+            }
+        }
+        match (job.sets.pop(), command) {
+            (Some(arg), _) => Ok(self.ask_left_over(job, self.args.get(arg))),
+            (None, Command::ZAdd) => self.ask_scores(job),
+            (None, _) => Ok(Next::End),
+        }
+    }
+
+    /// Deletes the records of a member, of which `record` is one.
+    fn delete_member(&self, job: &mut Job, record: &[u8], score: &[u8]) -> Result<(), Refusal> {
+        let (key, member) = member_of(record).ok_or(Refusal::Damaged)?;
+        let score = score_of(score.try_into().map_err(|_| Refusal::Damaged)?);
+        job.delete(|to| to.extend_from_slice(record));
+        job.delete(|to| index_key(key, score, member, to));
+        Ok(())
+    }
+
+    pub(super) fn del(&mut self, job: &mut Job) -> Result<Next, Refusal> {
         for (i, is_last) in lasts(self.args.from(1)).into_iter().enumerate() {
-            let is_sorted = matches!(self.mail.value(i), Ok(Some(Value::Sorted(_))));
-            if is_last && self.mail.raw(i).is_some() && !is_sorted {
+            if is_last && self.mail.raw(i).is_some() {
                 job.delete(|to| main_key(self.args.get(1 + i), to));
                 job.more_keys -= 1;
             }
         }
+        let gone = -job.more_keys;
+        resp::int(self.out, if mutation::is(Mutation::DeleteUntold) { 0 } else { gone });
+        if gone == 0 {
+            return Ok(Next::End);
+        }
+        self.write_over(job, self.args.from(1))
     }
 
     /// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type].
@@ -300,7 +244,7 @@ impl<'a> Stage<'a> {
         Next::Scan { count, keys: true }
     }
 
-    /// Deletes all keys, some at a time, sorted sets one by one.
+    /// Deletes all keys, some at a time, and then all members.
     pub(super) fn flush_all(&mut self, job: &mut Job) -> Result<Next, Refusal> {
         let is_how =
             |how: &[u8]| [&b"sync"[..], b"async"].iter().any(|o| how.eq_ignore_ascii_case(o));
@@ -308,30 +252,27 @@ impl<'a> Stage<'a> {
             return Err(SYNTAX);
         }
         match job.stage {
+            0 => return Ok(self.scan_all(job)),
             1 => {}
             // A drive goes on behind what is gone.
             2 if !self.common.is_ordered => return Ok(self.scan_next(job)),
-            _ => return Ok(self.scan_all(job)),
+            2 => return Ok(self.scan_all(job)),
+            MEMBERS => return self.flush_members(job),
+            _ => return Ok(self.scan_members(job)),
         }
         let mut gone = 0;
-        for (record, value) in self.mail.records() {
-            if record == FORMAT_KEY {
-                continue;
-            }
-            let Some(key) = record.strip_prefix(b"k") else { break };
-            if let Some(Value::Sorted(count)) = Value::of(value) {
-                if gone > 0 {
-                    break;
-                }
-                self.begin_clear(job, key, count);
-                return Ok(Next::Scan { count: CLEARED, keys: true });
+        for (record, _) in self.mail.records().filter(|(record, _)| *record != FORMAT_KEY) {
+            if !record.starts_with(b"k") {
+                break;
             }
             job.delete(|to| to.extend_from_slice(record));
             gone += 1;
         }
         if gone == 0 {
-            resp::simple(self.out, "OK");
-            return Ok(Next::End);
+            return match self.common.is_ordered {
+                true => Ok(self.scan_members(job)),
+                false => self.flushed(),
+            };
         }
         if let Some((last, _)) = self.mail.records().last() {
             job.from.clear();
@@ -340,6 +281,29 @@ impl<'a> Stage<'a> {
         job.more_keys = -gone;
         job.stage = 2;
         Ok(Next::Write)
+    }
+
+    fn scan_members(&self, job: &mut Job) -> Next {
+        job.from.clear();
+        job.from.push(b'm');
+        job.stage = MEMBERS;
+        Next::Scan { count: CLEARED, keys: true }
+    }
+
+    fn flush_members(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        for (record, score) in self.mail.records().take_while(|(record, _)| record[0] == b'm') {
+            self.delete_member(job, record, score)?;
+        }
+        if !job.has_writes() {
+            return self.flushed();
+        }
+        job.stage = MEMBERS + 1;
+        Ok(Next::Write)
+    }
+
+    fn flushed(&mut self) -> Result<Next, Refusal> {
+        resp::simple(self.out, "OK");
+        Ok(Next::End)
     }
 }
 

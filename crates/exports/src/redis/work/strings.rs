@@ -49,36 +49,29 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn set(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        if job.stage == 0 {
-            let mut wanted = None;
-            for option in self.args.from(3) {
-                let is = |names: &[&str]| {
-                    names.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
-                };
-                let there = match option {
-                    _ if is(&["nx"]) => false,
-                    _ if is(&["xx"]) => true,
-                    _ if is(&["ex", "px", "exat", "pxat", "keepttl"]) => return Err(NO_EXPIRY),
-                    _ => return Err(SYNTAX),
-                };
-                if *wanted.get_or_insert(there) != there {
-                    return Err(SYNTAX);
-                }
+        let mut wanted = None;
+        for option in self.args.from(3) {
+            let is = |names: &[&str]| {
+                names.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            let there = match option {
+                _ if is(&["nx"]) => false,
+                _ if is(&["xx"]) => true,
+                _ if is(&["ex", "px", "exat", "pxat", "keepttl"]) => return Err(NO_EXPIRY),
+                _ => return Err(SYNTAX),
+            };
+            if *wanted.get_or_insert(there) != there {
+                return Err(SYNTAX);
             }
-            let is_there = self.mail.raw(0).is_some();
-            if wanted.is_some_and(|wanted| wanted != is_there) {
-                resp::bulk_or_null(self.out, None);
-                return Ok(Next::End);
-            }
-            job.stage = 1;
         }
-        let key = self.args.from(1).take(1);
-        if let Some(next) = self.clear_overwritten(job, key, |it, job| it.put_string(job))? {
-            return Ok(next);
+        let is_there = self.mail.raw(0).is_some();
+        if wanted.is_some_and(|wanted| wanted != is_there) {
+            resp::bulk_or_null(self.out, None);
+            return Ok(Next::End);
         }
         self.put_string(job);
         resp::simple(self.out, "OK");
-        Ok(Next::WriteAndEnd)
+        self.write_over(job, self.args.from(1).take(1))
     }
 
     pub(super) fn put_string(&mut self, job: &mut Job) {
@@ -98,19 +91,9 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn mset(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        let keys = self.args.from(1).step_by(2);
-        if let Some(next) = self.clear_overwritten(job, keys, Self::put_strings)? {
-            return Ok(next);
-        }
-        self.put_strings(job);
-        resp::simple(self.out, "OK");
-        Ok(Next::WriteAndEnd)
-    }
-
-    /// Of a key that is named more than once the last value counts.
-    fn put_strings(&mut self, job: &mut Job) {
-        let keys = self.args.from(1).step_by(2);
-        for (i, is_last) in lasts(keys).into_iter().enumerate() {
+        let keys = || self.args.from(1).step_by(2);
+        // Of a key that is named more than once the last value counts.
+        for (i, is_last) in lasts(keys()).into_iter().enumerate() {
             if !is_last {
                 continue;
             }
@@ -118,6 +101,8 @@ impl<'a> Stage<'a> {
             let value = Value::String(self.args.get(2 + 2 * i));
             job.put(|to| main_key(self.args.get(1 + 2 * i), to), |to| value.store(to));
         }
+        resp::simple(self.out, "OK");
+        self.write_over(job, keys())
     }
 
     pub(super) fn add(&mut self, job: &mut Job, by: i64) -> Result<Next, Refusal> {
