@@ -5,10 +5,10 @@
 //! until there is a reply ([`super::work`]). Guarantees: a command on keys takes
 //! effect whole, at a moment between its begin and its end, as if it were alone
 //! with them; what it writes is one batch of the tree, so after a crash it is
-//! there whole or not at all. Excepted are the deletion of a sorted set, that
-//! of everything, and what overwrites sorted sets: they go in steps, after each
-//! of which what is left is whole. A command that fails changes nothing, or
-//! such steps only.
+//! there whole or not at all. Members of a sorted set that it deleted or wrote over
+//! go after that, some at a time. Excepted is the deletion of everything: it goes
+//! in steps, after each of which what is left is whole. A command that fails
+//! changes nothing, or such steps only.
 //!
 //! What reads one record takes no locks, so it never waits for another command:
 //! the tree gives a record as it is at one moment, and a batch takes effect at
