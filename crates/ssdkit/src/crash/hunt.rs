@@ -153,8 +153,9 @@ impl<'a> Hunt<'a> {
         let broken = self.checked(&mut self.worker()?, &mut state)?;
         let broken = broken.map(|broken| Finding { cut, variant, broken });
         let broken: Vec<_> = broken.into_iter().collect();
-        let missing = missing::of(self, &broken)?;
-        Ok(Found { states: 1, checked: 1, broken, missing, ..Found::default() })
+        let mut found = Found { states: 1, checked: 1, broken, ..Found::default() };
+        self.find_missing(&mut found);
+        Ok(found)
     }
 
     /// As many as are asked for.
@@ -184,9 +185,17 @@ impl<'a> Hunt<'a> {
         found.broken.sort_by_key(|finding| (finding.cut, finding.variant));
         found.broken.dedup_by_key(|finding| (finding.cut, finding.variant));
         if !found.is_stopped {
-            found.missing = missing::of(self, &found.broken)?;
+            self.find_missing(&mut found);
         }
         Ok(found)
+    }
+
+    /// Finds which syncs are missing. What was found is told even where that fails.
+    fn find_missing(&self, found: &mut Found) {
+        match missing::of(self, &found.broken) {
+            Ok(missing) => found.missing = missing,
+            Err(e) => found.warnings.push(format!("which syncs are missing is not known: {e}")),
+        }
     }
 
     /// The same state may be that of many cuts and variants: one that is not by chance, and the

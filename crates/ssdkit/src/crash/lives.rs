@@ -132,8 +132,9 @@ pub fn look(args: &CrashArgs, first: Life, folder: &Path) -> Result<(Life, Found
     let Some(at) = &args.at else {
         let warnings = doubt::of(&first, &hunt)?;
         let found = hunt.all(args)?;
-        let (life, found) = live_on(args, first, found, folder)?;
-        return Ok((life, Found { warnings, ..found }));
+        let (life, mut found) = live_on(args, first, found, folder)?;
+        found.warnings.splice(0..0, warnings);
+        return Ok((life, found));
     };
     let mut life = first;
     for name in &at.before {

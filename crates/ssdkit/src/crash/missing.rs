@@ -6,15 +6,16 @@
 //! with all synced; with one file or folder, those that differ before those that were touched last;
 //! with two. What holds is kept, and the next cut that breaks is looked at, until none does.
 //! Guarantees: what is told was tried, and the same findings give the same. Bounded, by
-//! [`CHECKS`] and [`MOST`]. May fail: the check cannot be run.
+//! [`CHECKS`], [`STATES`] and [`MOST`]. May fail: the check cannot be run.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use crash::{Event, More};
 use drive::error::Error;
 use drive::say::harmless;
-use files::{Inode, Operation};
+use files::{Inode, Kind, Operation};
+use indicatif::ProgressBar;
 use measure::units;
 use serde_json::{Value, json};
 
@@ -22,12 +23,16 @@ use super::difference;
 use super::hunt::{Finding, Hunt, Worker};
 use super::names::Names;
 
-/// Syncs that are told, and checks that are made to find them.
+/// Syncs that are told; checks and states that are made to find them.
 const MOST: usize = 16;
 const CHECKS: u64 = 2000;
+const STATES: u64 = 30_000;
 
 /// How many cuts before a finding's are looked at for the first that breaks.
-const EARLIER: usize = 32;
+const EARLIER: usize = 500;
+
+/// What is told of in place of an event where the first cut breaks.
+const BEGINNING: &str = "the program began";
 
 /// Files and folders of which a sync is tried, and of these so many two at a time.
 const FILES: usize = 12;
@@ -41,7 +46,7 @@ const CHANCES: u64 = 16;
 pub struct Missing {
     /// What is to be synced, and before what, in the program's order.
     syncs: Vec<(Vec<String>, String)>,
-    /// Different states after the cuts that broke that hold with these syncs.
+    /// Different states after the cuts that broke that were looked at with these syncs, and held.
     held: u64,
     /// Before what all may be synced, and a state after it breaks all the same.
     unhelped: Vec<String>,
@@ -52,6 +57,12 @@ pub struct Missing {
 }
 
 impl Missing {
+    fn not_helped(&mut self, before: String) {
+        if !self.unhelped.contains(&before) {
+            self.unhelped.push(before);
+        }
+    }
+
     /// For programs; null where nothing was looked for.
     pub fn to_json(&self) -> Value {
         let sync = |(of, before): &(Vec<String>, String)| json!({ "of": of, "before": before });
@@ -88,7 +99,10 @@ impl Missing {
             if let [_, between @ .., (_, last)] = alike {
                 let _ = match between.len() {
                     0 => write!(text, " and before {last}"),
-                    n => write!(text, ", before {last}, and before {n} events between"),
+                    n => {
+                        let between = units::counted(n as u64, "event");
+                        write!(text, ", before {last}, and before {between} between")
+                    }
                 };
             }
             text += "\n";
@@ -113,18 +127,14 @@ pub fn of(hunt: &Hunt<'_>, broken: &[Finding]) -> Result<Missing, Error> {
     if broken.is_empty() {
         return Ok(missing);
     }
-    let mut trial = Trial {
-        hunt,
-        worker: hunt.worker()?,
-        more: Vec::new(),
-        held: HashSet::new(),
-        left: CHECKS,
-    };
-    match trial.mend(broken, &mut missing) {
+    let mut trial = Trial::new(hunt)?;
+    match trial.mend(broken, &mut missing).and_then(|()| trial.recount(broken)) {
         Err(Stop::Failed(e)) => return Err(e),
         Err(Stop::Bounds) => missing.is_cut_short = true,
-        Ok(()) => {}
+        // With the syncs found last an earlier one may break again.
+        Ok(holds) => missing.is_cut_short |= !holds && missing.unhelped.is_empty(),
     }
+    trial.bar.finish_and_clear();
     let mut syncs: Vec<_> = trial.more.iter().map(|more| more.before).zip(missing.syncs).collect();
     syncs.sort_by_key(|(before, _)| *before);
     missing.syncs = syncs.into_iter().map(|(_, sync)| sync).collect();
@@ -147,83 +157,159 @@ impl From<Error> for Stop {
 /// A place that breaks: after how many events power went, and which of the states that this leaves.
 type Place = (usize, u64);
 
+/// Where something breaks first.
+enum First {
+    /// There, and the event before it, which makes the difference.
+    At(Place, usize),
+    /// Before any event.
+    Beginning,
+    /// So far before that it was not looked for.
+    Far,
+}
+
 /// The program with more syncs than it has.
 struct Trial<'a, 'b> {
     hunt: &'a Hunt<'b>,
     worker: Worker<'b>,
     /// What was found to be missing.
     more: Vec<More>,
-    /// States that held with it, or with a part of it.
+    /// Whether the check holds of a state: of equal ones it says the same.
+    known: HashMap<u64, bool>,
+    /// States that held, since it was emptied.
     held: HashSet<u64>,
-    /// Checks that may still be made.
-    left: u64,
+    /// Checks and states that may still be made.
+    checks: u64,
+    states: u64,
+    bar: ProgressBar,
 }
 
-impl Trial<'_, '_> {
+impl<'a, 'b> Trial<'a, 'b> {
+    fn new(hunt: &'a Hunt<'b>) -> Result<Trial<'a, 'b>, Error> {
+        let bar = ProgressBar::new_spinner().with_message("looking for the syncs that are missing");
+        Ok(Trial {
+            hunt,
+            worker: hunt.worker()?,
+            more: Vec::new(),
+            known: HashMap::new(),
+            held: HashSet::new(),
+            checks: CHECKS,
+            states: STATES,
+            bar,
+        })
+    }
+
+    /// Finds syncs until all holds that broke, or no sync helps.
     fn mend(&mut self, broken: &[Finding], missing: &mut Missing) -> Result<(), Stop> {
-        let mut cuts: Vec<Place> = broken.iter().map(|it| (it.cut, it.variant)).collect();
-        cuts.dedup_by_key(|(cut, _)| *cut);
-        for place in cuts {
-            let mut is_broken = false;
-            while let Err(worse) = self.holds(place)? {
+        let mut looked = None;
+        for finding in broken {
+            let place = (finding.cut, finding.variant);
+            // Of a cut that holds in all that is planned only this state is new.
+            let is_new = looked.replace(finding.cut) != Some(finding.cut);
+            let (mut is_broken, mut found) = (false, self.look(place, is_new)?);
+            while let Err(worse) = found {
                 is_broken = true;
                 if missing.syncs.len() == MOST {
                     return Err(Stop::Bounds);
                 }
-                let Some((place, last)) = self.first(worse)? else { break };
-                let names = self.names(last);
-                let event = &self.hunt.life().explorer.events()[last];
-                let before = names.describe(event);
-                let Some(files) = self.sync(place, last)? else {
-                    if !missing.unhelped.contains(&before) {
-                        missing.unhelped.push(before);
-                    }
+                if !self.mend_one(worse, missing)? {
                     break;
-                };
-                missing.syncs.push((files, before));
+                }
+                found = self.look(place, true)?;
             }
             missing.is_unsteady |= !is_broken && self.more.is_empty();
         }
         Ok(())
     }
 
-    /// Whether the check holds of what a cut leaves: in the state given, in all that are not by
-    /// chance, and in some that are. If not, the place of one of which it does not.
-    fn holds(&mut self, (cut, worst): Place) -> Result<Result<(), Place>, Stop> {
-        let explorer = &self.hunt.life().explorer;
-        for variant in std::iter::once(worst).chain(explorer.variants(CHANCES)) {
-            let state = explorer.state_with(cut, variant, &self.more);
-            let mut state = state.map_err(super::failed)?;
-            let hash = explorer.hash(&mut state).map_err(super::failed)?;
-            if self.held.contains(&hash) {
-                continue;
+    /// Finds the sync that is missing where this first breaks. Whether there is one.
+    fn mend_one(&mut self, place: Place, missing: &mut Missing) -> Result<bool, Stop> {
+        let (place, last) = match self.first(place)? {
+            First::At(place, last) => (place, last),
+            First::Beginning => {
+                missing.not_helped(BEGINNING.into());
+                return Ok(false);
             }
-            if self.left == 0 || self.hunt.is_stopped() {
-                return Err(Stop::Bounds);
+            First::Far => {
+                missing.is_cut_short = true;
+                return Ok(false);
             }
-            self.left -= 1;
-            if self.hunt.checked(&mut self.worker, &mut state)?.is_some() {
+        };
+        let before = self.names(last).describe(&self.hunt.life().explorer.events()[last]);
+        match self.sync(place, last)? {
+            Some(files) => missing.syncs.push((files, before)),
+            None => {
+                missing.not_helped(before);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at all that broke once more, and counts. Whether all holds.
+    fn recount(&mut self, broken: &[Finding]) -> Result<bool, Stop> {
+        self.held.clear();
+        let (mut all, mut looked) = (true, None);
+        for finding in broken {
+            let is_new = looked.replace(finding.cut) != Some(finding.cut);
+            all &= self.look((finding.cut, finding.variant), is_new)?.is_ok();
+        }
+        Ok(all)
+    }
+
+    /// Whether the check holds of what a cut leaves: in the state given, and where `all` is
+    /// asked for in all that are not by chance, and in some that are. If not, the place of one of
+    /// which it does not.
+    fn look(&mut self, (cut, worst): Place, all: bool) -> Result<Result<(), Place>, Stop> {
+        let others = self.hunt.life().explorer.variants(CHANCES).filter(|_| all);
+        for variant in std::iter::once(worst).chain(others) {
+            if !self.holds((cut, variant))? {
                 return Ok(Err((cut, variant)));
             }
-            self.held.insert(hash);
         }
         Ok(Ok(()))
     }
 
-    /// The first place that breaks, of this one and cuts before it, and the event before that, which
-    /// makes the difference. `None` where no event does.
-    fn first(&mut self, mut place: Place) -> Result<Option<(Place, usize)>, Stop> {
+    /// Whether the check holds of a state. One that cannot be made is as one of which it does not.
+    fn holds(&mut self, (cut, variant): Place) -> Result<bool, Stop> {
+        if self.states == 0 || self.hunt.is_stopped() {
+            return Err(Stop::Bounds);
+        }
+        self.states -= 1;
+        self.bar.tick();
+        let explorer = &self.hunt.life().explorer;
+        let Ok(mut state) = explorer.state_with(cut, variant, &self.more) else {
+            return Ok(false);
+        };
+        let hash = explorer.hash(&mut state).map_err(super::failed)?;
+        let holds = match self.known.get(&hash) {
+            Some(&holds) => holds,
+            None if self.checks == 0 => return Err(Stop::Bounds),
+            None => {
+                self.checks -= 1;
+                let holds = self.hunt.checked(&mut self.worker, &mut state)?.is_none();
+                self.known.insert(hash, holds);
+                holds
+            }
+        };
+        if holds {
+            self.held.insert(hash);
+        }
+        Ok(holds)
+    }
+
+    /// The first place that breaks, of this one and cuts before it.
+    fn first(&mut self, mut place: Place) -> Result<First, Stop> {
         let events = self.hunt.life().explorer.events();
         for _ in 0..EARLIER {
             let Some(last) = (0..place.0).rev().find(|&n| tells(&events[n])) else {
-                return Ok(None);
+                return Ok(First::Beginning);
             };
-            match self.holds((last, place.1))? {
-                Ok(()) => return Ok(Some((place, last))),
+            match self.look((last, place.1), true)? {
+                Ok(()) => return Ok(First::At(place, last)),
                 Err(earlier) => place = earlier,
             }
         }
-        Ok(None)
+        Ok(First::Far)
     }
 
     /// Finds what a sync is missing of before event number `last`, has it synced from now on, and
@@ -235,7 +321,7 @@ impl Trial<'_, '_> {
         }
         let explorer = &self.hunt.life().explorer;
         let differ = difference::of(explorer, place.0, place.1)?.files;
-        let files = touched(&differ, &explorer.events()[..last]);
+        let files = self.candidates(&differ, last);
         let few = &files[..files.len().min(PAIRED)];
         let pairs = few.iter().enumerate();
         let pairs = pairs.flat_map(|(n, &one)| few[n + 1..].iter().map(move |&two| vec![one, two]));
@@ -258,9 +344,41 @@ impl Trial<'_, '_> {
         last: usize,
     ) -> Result<bool, Stop> {
         self.more.push(More { before: last, operations });
-        let holds = self.holds(place);
+        let holds = self.look(place, true);
         self.more.pop();
         Ok(holds?.is_ok())
+    }
+
+    /// Files and folders that a sync may have been missing of before an event, and that there are
+    /// then: those that differ and the folders that they are in, and those that something was done
+    /// to, the last first. What is neither cannot be synced by its name.
+    fn candidates(&self, differ: &[Inode], last: usize) -> Vec<Inode> {
+        let life = self.hunt.life();
+        let events = &life.explorer.events()[..last];
+        let mut there = HashSet::from([Inode::ROOT]);
+        let done = events.iter().filter_map(|event| match event {
+            Event::Operation(operation) => Some(operation),
+            _ => None,
+        });
+        for operation in life.run.initial.iter().chain(done) {
+            match operation {
+                Operation::Create { inode, kind: Kind::File | Kind::Folder, .. } => {
+                    there.insert(*inode);
+                }
+                Operation::Forget { inode } => {
+                    there.remove(inode);
+                }
+                _ => {}
+            }
+        }
+        let names = self.names(last);
+        let folders = differ.iter().filter_map(|&inode| names.folder(inode));
+        let mut files: Vec<Inode> = differ.iter().copied().chain(folders).collect();
+        files.extend(touched(events));
+        let mut seen = HashSet::new();
+        files.retain(|file| there.contains(file) && seen.insert(*file));
+        files.truncate(FILES);
+        files
     }
 
     fn names(&self, event: usize) -> Names {
@@ -269,10 +387,9 @@ impl Trial<'_, '_> {
     }
 }
 
-/// Files and folders that a sync may have been missing of: those that differ, and then those that
-/// something was done to, the last first.
-fn touched(differ: &[Inode], events: &[Event]) -> Vec<Inode> {
-    let mut files = differ.to_vec();
+/// What something was done to, the last first.
+fn touched(events: &[Event]) -> Vec<Inode> {
+    let mut files = Vec::new();
     for event in events.iter().rev() {
         let Event::Operation(operation) = event else { continue };
         match operation {
@@ -292,9 +409,6 @@ fn touched(differ: &[Inode], events: &[Event]) -> Vec<Inode> {
             break;
         }
     }
-    let mut seen = HashSet::new();
-    files.retain(|&file| seen.insert(file));
-    files.truncate(FILES);
     files
 }
 

@@ -63,6 +63,11 @@ impl Names {
         }
     }
 
+    /// The folder that a file is in, or was last.
+    pub fn folder(&self, inode: Inode) -> Option<Inode> {
+        self.places.get(&inode).map(|(folder, _)| *folder)
+    }
+
     /// What a file is called, or was last.
     pub fn get(&self, inode: Inode) -> String {
         match self.places.get(&inode) {

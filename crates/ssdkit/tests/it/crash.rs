@@ -426,3 +426,33 @@ fn what_is_not_in_the_programs_folder_is_told_where_it_is() {
         assert!(code == Some(1) && text.contains("by their whole path"), "{text}");
     }
 }
+
+/// Files that came and went before do not hide what was found; what cannot be synced is not named;
+/// and where the beginning breaks it is not said that syncs mend all.
+#[test]
+fn what_syncs_mend_is_told_as_it_is() {
+    let many = "for i in 1 2 3 4 5 6 7 8 9; do echo x > t$i; rm t$i; done; \
+                printf new > f.tmp; mv f.tmp f";
+    let Some((code, report)) = crash("echo old > f", many, "test -s f", &[]) else { return };
+    let missing = &report["missing"];
+    assert_eq!(
+        (code, &missing["syncs"][0]["of"]),
+        (1, &serde_json::json!(["f.tmp"])),
+        "{report:#}"
+    );
+    assert_eq!(
+        (&missing["cut_short"], &missing["unhelped"]),
+        (&false.into(), &Value::Array(vec![]))
+    );
+
+    let first = "echo x > f; sync f; printf new > f.tmp; mv f.tmp f";
+    let (_, report) = crash("true", first, "test -s f", &[]).unwrap();
+    let unhelped = &report["missing"]["unhelped"];
+    assert!(unhelped[0].as_str().is_some_and(|what| what.contains("began")), "{report:#}");
+
+    let link = "ln -s target s; echo done";
+    let check = "if grep -q done \"$SSDKIT_SAID\"; then test -L s; fi";
+    let (code, report) = crash("touch target", link, check, &[]).unwrap();
+    let syncs = &report["missing"]["syncs"];
+    assert_eq!((code, &syncs[0]["of"]), (1, &serde_json::json!(["."])), "{report:#}");
+}
