@@ -6,6 +6,8 @@
 # make soak     the tests with many more cases, for hours when wanted; the
 #               simulator for SOAK_HOURS from seed SOAK_FROM on; an hour of
 #               a drive's time over each page store with that seed
+# make pgo      a program for long runs in virtual time: compiled by what it was
+#               seen to do, a sixth faster; takes two long builds
 # make install-lib [DESTDIR= PREFIX=/usr/local]   libssdkit for programs in C
 # make fmt      format all code
 
@@ -35,7 +37,7 @@ TESTED := --locked --workspace --exclude ssdkit-benches --exclude ssdkit-python
 TESTS := --lib --bins --tests
 DEBUG_BINARIES := $(CARGO) test $(TESTED) $(TESTS) --no-run --quiet
 
-.PHONY: run test bench rocksdb ycsb soak install-lib fmt rust packages lint unit loom instructions builds job simulate python clients
+.PHONY: run test bench rocksdb ycsb soak pgo install-lib fmt rust packages lint unit loom instructions builds job simulate python clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
@@ -70,6 +72,9 @@ soak: rust
 	PROGRAMS=$(SOAK_PROGRAMS) PROGRAMS_SEED=$(SOAK_FROM) $(CARGO) test --release --locked -p ssdkit-rules --test it -- --ignored --nocapture programs
 	$(CARGO) build --release --locked -p ssdkit-simulation
 	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
+
+pgo: rust
+	CARGO="$(CARGO)" benches/pgo.sh
 
 # Header, shared and static library, and what pkg-config reads.
 DESTDIR ?=
